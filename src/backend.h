@@ -1,0 +1,109 @@
+/*
+ * The only contract between the front and a backend: one problem struct an operator, and a table of functions.
+ *
+ * The front has checked everything before a backend sees it; a backend asserts and never checks again.  In a problem
+ *   - every size is >= 0, groups >= 1 and divides channels, and no size or address computation overflows 64 bits;
+ *   - a tensor that is not given has data == NULL; one that has no elements may have it too;
+ *   - tensors given lie where the backend computes (backend->memory), are aligned to their element, and have exactly
+ *     the shapes written below, with any signed strides (0 too, in inputs);
+ *   - no output overlaps itself or another tensor, but for the aliases named (the very same view);
+ *   - offsets on the host are ordered and span [0, length]; on the device they are not checked: clamp them.
+ * Sizes may be 0: with length 0 the states are still handed on, with states 0 the skip and the gate still act.
+ */
+#ifndef RL_BACKEND_H
+#define RL_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/context.h>
+#include <rill/cuda.h>
+#include <rill/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Types: see rill_selective_scan_args.  With wide_outputs backends y and the states may be f64 beside any input. */
+typedef struct rl_selective_scan_problem {
+    int64_t batch, length, channels, states, groups;
+    int64_t sequences;      /* batch, or the packed count */
+    rill_tensor x;          /* [batch, length, channels] */
+    rill_tensor delta;      /* [batch, length, channels] */
+    rill_tensor A;          /* [channels, states] */
+    rill_tensor B;          /* [batch, length, groups, states] */
+    rill_tensor C;          /* [batch, length, groups, states] */
+    rill_tensor D;          /* [channels] or absent */
+    rill_tensor z;          /* [batch, length, channels] or absent */
+    rill_tensor delta_bias; /* [channels] or absent */
+    rill_tensor h_init;     /* [sequences, channels, states] or absent */
+    rill_tensor offsets;    /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor y;          /* [batch, length, channels]; may be x */
+    rill_tensor h_final;    /* [sequences, channels, states] or absent; may be h_init */
+    bool delta_softplus;
+    bool reverse;
+    double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
+} rl_selective_scan_problem;
+
+typedef struct rl_selective_layer_problem {
+    int64_t batch, length, channels, states;
+    int64_t rank;             /* of the step size; meaningful only with W_delta_down */
+    int64_t sequences;        /* batch, or the packed count */
+    rill_tensor x;            /* [batch, length, channels] */
+    rill_tensor W_delta;      /* [channels, channels], or [channels, rank] with W_delta_down */
+    rill_tensor W_delta_down; /* [rank, channels] or absent (dtype RILL_ABSENT; rank may be 0 when given) */
+    rill_tensor W_B;          /* [states, channels] */
+    rill_tensor W_C;          /* [states, channels] */
+    rill_tensor A_log;        /* [channels, states] */
+    rill_tensor b_delta;      /* [channels] or absent */
+    rill_tensor D;            /* [channels] or absent */
+    rill_tensor z;            /* [batch, length, channels] or absent */
+    rill_tensor h_init;       /* [sequences, channels, states] or absent */
+    rill_tensor offsets;      /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor y;            /* [batch, length, channels] */
+    rill_tensor h_final;      /* [sequences, channels, states] or absent; may be h_init */
+    bool reverse;
+    double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
+} rl_selective_layer_problem;
+
+/*
+ * A backend.  Functions answer RILL_OK or a status set through rl_fail (src/error.h).  Operator members may be NULL
+ * while a backend lacks the operator; the front then answers RILL_UNSUPPORTED.
+ */
+typedef struct rl_backend {
+    const char *name;
+    rill_backend id;
+    rill_device memory; /* where it computes; the front stages host tensors when that is not the host */
+    bool wide_outputs;  /* takes y and states in f64 beside any activations */
+
+    /* Makes context->state from context->options (already checked for range), or fails.  close gets what open made.
+     */
+    rill_status (*open)(rill_context *context);
+    void (*close)(rill_context *context);
+    void (*describe)(const rill_context *context, rill_info *info); /* fills what only the backend knows */
+
+    /* Memory of `memory`, 256-byte aligned; alloc answers RILL_OUT_OF_MEMORY, also during graph capture. */
+    rill_status (*alloc)(rill_context *context, size_t bytes, void **memory);
+    void (*free)(rill_context *context, void *memory);
+    /* Same type and shape, any strides, any device the backend knows; ordered after earlier work of the context. */
+    rill_status (*copy)(rill_context *context, const rill_tensor *destination, const rill_tensor *source);
+    rill_status (*synchronize)(rill_context *context);
+
+    /* The caller's stream; NULL where there is none to set. */
+    rill_status (*set_stream)(rill_context *context, rill_cuda_stream stream);
+    rill_status (*get_stream)(rill_context *context, rill_cuda_stream *stream);
+
+    rill_status (*selective_scan)(rill_context *context, const rl_selective_scan_problem *problem);
+    rill_status (*selective_layer)(rill_context *context, const rl_selective_layer_problem *problem);
+} rl_backend;
+
+extern const rl_backend rl_backend_cpu;
+extern const rl_backend rl_backend_reference;
+extern const rl_backend rl_backend_loop;
+extern const rl_backend rl_backend_cuda; /* only in builds with CUDA (RL_HAVE_CUDA) */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
