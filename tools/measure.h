@@ -1,0 +1,43 @@
+/*
+ * SPEC's measure of agreement: every slice of every output satisfies
+ *
+ *     ‖out − ref‖ ≤ tol · max(‖ref‖, ¼ ‖tensor‖ √(n_slice / n_tensor)) + 3 ‖loop − ref‖
+ *
+ * where ref is the result in twice the accumulation precision, loop the plain loop in the accumulation type rounded
+ * to storage, and elements whose ref is not finite or overflows the storage type must be the same in out, and leave
+ * the norms.  A slice is one sequence of one channel (axes "batch"/"sequences", "channels", "groups", "heads"; the
+ * time axis "length" is cut by offsets); a tensor with no batch, sequences or length axis is one slice.
+ */
+#ifndef TOOLS_MEASURE_H
+#define TOOLS_MEASURE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/rill.h>
+
+#include "operators.h"
+
+typedef struct measure {
+    bool passed;
+    double worst;          /* the largest error of a slice over its bound; above 1 fails; infinity: special values */
+    double relative_error; /* ‖out − ref‖ / ‖ref‖ over the whole tensor */
+    int64_t slices, failed;
+    int64_t special_mismatches;         /* elements that had to be a NaN or infinity and were not, or the reverse */
+    int64_t worst_index[RILL_MAX_RANK]; /* first element of the worst slice */
+} measure;
+
+/* The bound's tol for an output (or a gradient) whose activations have this type. */
+double measure_tolerance(rill_dtype activations, bool gradient);
+
+/*
+ * Host views of one shape: out in its storage type, ref in f64, loop in the storage type of out or f64.  loop may
+ * have dtype RILL_ABSENT: the second term is then 0.  offsets NULL: sequences are the rows of the batch.
+ */
+measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const rill_tensor *ref,
+                        const rill_tensor *loop, const int64_t *offsets, int64_t sequences, double tolerance);
+
+/* Reads an element of a real host tensor as double. */
+double measure_load(const rill_tensor *tensor, const int64_t *index);
+
+#endif
