@@ -1,0 +1,80 @@
+/* selective_scan, the front: the arguments as data, what the rows cannot say, and the way to the backend. */
+#include <rill/selective_scan.h>
+
+#include <inttypes.h>
+#include <stddef.h>
+
+#include "clamp.h"
+#include "context.h"
+#include "signature.h"
+
+enum { CHANNELS = RL_OWN_SIZE, STATES, GROUPS, SIZES };
+
+typedef rill_selective_scan_args args_type;
+typedef rl_selective_scan_problem problem_type;
+
+#define PLACE(field) #field, offsetof(args_type, field), offsetof(problem_type, field)
+
+static const rl_argument arguments[] = {
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
+    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, {RL_BATCH, RL_LENGTH, GROUPS, STATES}, NULL},
+    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, {RL_BATCH, RL_LENGTH, GROUPS, STATES}, NULL},
+    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, NULL},
+    {PLACE(y), RL_OUTPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, "x"},
+    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, "h_init"},
+};
+
+static const rl_size sizes[SIZES] = {
+    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH},
+    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH},
+    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH},
+    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS},
+    [STATES] = {"states", offsetof(problem_type, states), STATES},
+    [GROUPS] = {"groups", offsetof(problem_type, groups), GROUPS},
+};
+
+static const rl_signature signature = {
+    .name = "rill_selective_scan_args",
+    .arguments = arguments,
+    .argument_count = sizeof arguments / sizeof arguments[0],
+    .sizes = sizes,
+    .size_count = SIZES,
+    .reserved = offsetof(args_type, reserved),
+};
+
+static rill_status check_groups(rill_context *context, const problem_type *problem)
+{
+    if (problem->groups < 1)
+        return rl_fail(context, RILL_INVALID_SHAPE, "B: axis 2 is %" PRId64 ", expected at least 1 (groups)",
+                       problem->groups);
+    if (problem->channels % problem->groups == 0) return RILL_OK;
+    return rl_fail(context, RILL_INVALID_SHAPE,
+                   "B: axis 2 is %" PRId64 ", expected a divisor of %" PRId64 " (channels of x)", problem->groups,
+                   problem->channels);
+}
+
+rill_status rill_selective_scan(rill_context *context, const rill_selective_scan_args *args)
+{
+    problem_type problem = {0};
+    if (!context) return RILL_INVALID_NULL;
+    rill_status status = rl_check(context, &signature, args, &problem);
+    if (status == RILL_OK) status = check_groups(context, &problem);
+    if (status == RILL_OK)
+        status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
+    if (status != RILL_OK) return status;
+    problem.delta_softplus = args->delta_softplus;
+    problem.reverse = args->reverse;
+    if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
+
+    rl_workspace_reset(context);
+    status = rl_stage_in(context, &signature, &problem);
+    if (status == RILL_OK) status = context->backend->selective_scan(context, &problem);
+    if (status == RILL_OK) status = rl_stage_out(context, &signature, args, &problem);
+    return status;
+}

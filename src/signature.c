@@ -1,0 +1,260 @@
+#include "signature.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "context.h"
+#include "overlap.h"
+#include "view.h"
+
+/* One check of one call. */
+typedef struct check {
+    rill_context *context;
+    const rl_signature *signature;
+    const void *args;
+    int64_t size[RL_MAX_SIZES];
+    const rl_argument *binder[RL_MAX_SIZES]; /* NULL while unbound */
+} check;
+
+static const rill_tensor *tensor_of(const check *c, const rl_argument *argument)
+{
+    return (const rill_tensor *)((const char *)c->args + argument->in);
+}
+
+static bool is_output(const rl_argument *argument)
+{
+    return argument->role == RL_OUTPUT || argument->role == RL_OPTIONAL_OUTPUT;
+}
+
+static bool is_given(const check *c, const rl_argument *argument)
+{
+    return tensor_of(c, argument)->dtype != RILL_ABSENT;
+}
+
+/* The size that stands for `size`: itself once bound, else what it falls back to. */
+static int resolve(const check *c, int size)
+{
+    while (!c->binder[size] && c->signature->sizes[size].fallback != size) size = c->signature->sizes[size].fallback;
+    return size;
+}
+
+/* Writes "[batch, length, channels]". */
+static const char *axes_text(const check *c, const rl_argument *argument, char *text, int size)
+{
+    int used = snprintf(text, (size_t)size, "[");
+    for (int axis = 0; axis < argument->rank && used < size; axis++)
+        used += snprintf(text + used, (size_t)(size - used), "%s%s%s", axis ? ", " : "",
+                         c->signature->sizes[argument->axis[axis]].name, argument->kind == RL_OFFSETS ? " + 1" : "");
+    if (used < size) snprintf(text + used, (size_t)(size - used), "]");
+    return text;
+}
+
+static rill_status check_presence(const check *c, const rl_argument *argument)
+{
+    const rill_tensor *tensor = tensor_of(c, argument);
+    char text[128];
+    if (tensor->dtype != RILL_ABSENT) return RILL_OK;
+    if (tensor->data)
+        return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is absent but data is given, expected a dtype",
+                       argument->name);
+    if (argument->role == RL_OPTIONAL_INPUT || argument->role == RL_OPTIONAL_OUTPUT) return RILL_OK;
+    return rl_fail(c->context, RILL_INVALID_NULL, "%s: not given, expected a tensor %s", argument->name,
+                   axes_text(c, argument, text, sizeof text));
+}
+
+static bool is_half(rill_dtype dtype)
+{
+    return dtype == RILL_BF16 || dtype == RILL_F16;
+}
+
+static rill_status check_dtype(const check *c, const rl_argument *argument)
+{
+    const rl_argument *leader = &c->signature->arguments[0];
+    rill_dtype found = tensor_of(c, argument)->dtype, lead = tensor_of(c, leader)->dtype;
+    rill_dtype wide = lead == RILL_F64 ? RILL_F64 : RILL_F32; /* the accumulation type */
+    bool free_width = c->context->backend->wide_outputs && found == RILL_F64;
+    rill_dtype first = lead, second = lead;
+    switch (argument->kind) {
+    case RL_ACTIVATION:
+        break;
+    case RL_RESULT:
+        if (free_width) return RILL_OK;
+        break;
+    case RL_WEIGHT:
+        second = is_half(lead) ? RILL_F32 : lead;
+        break;
+    case RL_PARAMETER:
+        first = second = wide;
+        break;
+    case RL_STATE:
+        if (free_width) return RILL_OK;
+        first = wide;
+        break;
+    case RL_OFFSETS:
+        if (found == RILL_I64) return RILL_OK;
+        return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", argument->name,
+                       rill_dtype_name(found));
+    }
+    if (argument == leader && (lead == RILL_F64 || lead == RILL_F32 || is_half(lead))) return RILL_OK;
+    if (argument == leader)
+        return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected f64, f32, bf16 or f16",
+                       argument->name, rill_dtype_name(found));
+    if (found == first || found == second) return RILL_OK;
+    return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s%s%s (%s is %s)", argument->name,
+                   rill_dtype_name(found), rill_dtype_name(first), first == second ? "" : " or ",
+                   first == second ? "" : rill_dtype_name(second), leader->name, rill_dtype_name(lead));
+}
+
+static rill_status check_device(const check *c, const rl_argument *argument)
+{
+    const rl_argument *leader = &c->signature->arguments[0];
+    rill_device found = tensor_of(c, argument)->device, lead = tensor_of(c, leader)->device;
+    const rl_backend *backend = c->context->backend;
+    if (found != RILL_HOST && found != backend->memory)
+        return rl_fail(c->context, RILL_INVALID_DEVICE, "%s: device is %s, expected host%s (the context is %s)",
+                       argument->name, rl_device_name(found), backend->memory == RILL_CUDA ? " or cuda" : "",
+                       backend->name);
+    if (found != lead)
+        return rl_fail(c->context, RILL_INVALID_DEVICE, "%s: device is %s, expected %s (device of %s)",
+                       argument->name, rl_device_name(found), rl_device_name(lead), leader->name);
+    return RILL_OK;
+}
+
+static rill_status check_rank(const check *c, const rl_argument *argument)
+{
+    char text[128];
+    if (tensor_of(c, argument)->rank == argument->rank) return RILL_OK;
+    return rl_fail(c->context, RILL_INVALID_SHAPE, "%s: rank is %d, expected %d %s", argument->name,
+                   tensor_of(c, argument)->rank, argument->rank, axes_text(c, argument, text, sizeof text));
+}
+
+/* Offsets bind the sequences by their length less one. */
+static rill_status bind_offsets(check *c, const rl_argument *argument)
+{
+    int64_t entries = tensor_of(c, argument)->shape[0];
+    if (entries < 1)
+        return rl_fail(c->context, RILL_INVALID_SHAPE, "%s: axis 0 is %" PRId64 ", expected at least 1",
+                       argument->name, entries);
+    if (c->size[RL_BATCH] != 1)
+        return rl_fail(c->context, RILL_INVALID_SHAPE, "%s: axis 0 is %" PRId64 ", expected 1 (%s is given)",
+                       c->binder[RL_BATCH]->name, c->size[RL_BATCH], argument->name);
+    c->size[RL_SEQUENCES] = entries - 1;
+    c->binder[RL_SEQUENCES] = argument;
+    return RILL_OK;
+}
+
+static rill_status check_axes(check *c, const rl_argument *argument)
+{
+    const rill_tensor *tensor = tensor_of(c, argument);
+    if (argument->kind == RL_OFFSETS) return bind_offsets(c, argument);
+    for (int axis = 0; axis < argument->rank; axis++) {
+        int size = resolve(c, argument->axis[axis]);
+        if (!c->binder[size]) {
+            c->size[size] = tensor->shape[axis];
+            c->binder[size] = argument;
+        } else if (tensor->shape[axis] != c->size[size]) {
+            return rl_fail(c->context, RILL_INVALID_SHAPE,
+                           "%s: axis %d is %" PRId64 ", expected %" PRId64 " (%s of %s)", argument->name, axis,
+                           tensor->shape[axis], c->size[size], c->signature->sizes[size].name, c->binder[size]->name);
+        }
+    }
+    return RILL_OK;
+}
+
+static rill_status check_argument(check *c, const rl_argument *argument)
+{
+    rill_status status = check_dtype(c, argument);
+    if (status == RILL_OK) status = check_device(c, argument);
+    if (status == RILL_OK) status = check_rank(c, argument);
+    if (status == RILL_OK) status = rl_check_view(c->context, argument->name, tensor_of(c, argument));
+    if (status == RILL_OK) status = check_axes(c, argument);
+    return status;
+}
+
+/* An output against itself, and against every other tensor, of other outputs only those before it. */
+static rill_status check_output_overlap(const check *c, int index)
+{
+    const rl_argument *output = &c->signature->arguments[index];
+    const rill_tensor *view = tensor_of(c, output);
+    if (rl_overlaps_itself(view))
+        return rl_fail(c->context, RILL_INVALID_OVERLAP,
+                       "%s: overlaps itself, found strides that meet, expected distinct elements", output->name);
+    for (int k = 0; k < c->signature->argument_count; k++) {
+        const rl_argument *other = &c->signature->arguments[k];
+        if (k == index || !is_given(c, other) || (is_output(other) && k > index)) continue;
+        bool may_alias = output->alias && strcmp(output->alias, other->name) == 0;
+        if (may_alias && rl_same_view(view, tensor_of(c, other))) continue;
+        if (rl_overlap(view, tensor_of(c, other)))
+            return rl_fail(c->context, RILL_INVALID_OVERLAP, "%s: overlaps %s, expected disjoint memory%s",
+                           output->name, other->name, may_alias ? " or the same view" : "");
+    }
+    return RILL_OK;
+}
+
+/* Host offsets must be ordered and span the length. */
+static rill_status check_offsets(const check *c, const rl_argument *argument)
+{
+    const rill_tensor *offsets = tensor_of(c, argument);
+    int64_t before = 0, last = c->size[RL_SEQUENCES];
+    if (offsets->device != RILL_HOST) return RILL_OK;
+    for (int64_t s = 0; s <= last; s++) {
+        int64_t value = ((const int64_t *)offsets->data)[s * offsets->stride[0]];
+        if (s == 0 && value != 0)
+            return rl_fail(c->context, RILL_INVALID_OFFSETS, "%s: element 0 is %" PRId64 ", expected 0",
+                           argument->name, value);
+        if (value < before)
+            return rl_fail(c->context, RILL_INVALID_OFFSETS,
+                           "%s: element %" PRId64 " is %" PRId64 ", expected at least %" PRId64 " (the one before)",
+                           argument->name, s, value, before);
+        before = value;
+    }
+    if (before != c->size[RL_LENGTH])
+        return rl_fail(c->context, RILL_INVALID_OFFSETS,
+                       "%s: element %" PRId64 " is %" PRId64 ", expected %" PRId64 " (length of %s)", argument->name,
+                       last, before, c->size[RL_LENGTH], c->binder[RL_LENGTH]->name);
+    return RILL_OK;
+}
+
+static rill_status check_reserved(const check *c)
+{
+    const uint64_t *reserved = (const uint64_t *)((const char *)c->args + c->signature->reserved);
+    for (int k = 0; k < RL_RESERVED; k++)
+        if (reserved[k] != 0)
+            return rl_fail(c->context, RILL_INVALID_OPTION, "reserved: element %d is %" PRIu64 ", expected 0", k,
+                           reserved[k]);
+    return RILL_OK;
+}
+
+static void fill_problem(const check *c, void *problem)
+{
+    for (int k = 0; k < c->signature->argument_count; k++) {
+        const rl_argument *argument = &c->signature->arguments[k];
+        rill_tensor *tensor = (rill_tensor *)((char *)problem + argument->out);
+        *tensor = *tensor_of(c, argument);
+        if (rl_view_is_empty(tensor)) tensor->data = NULL;
+        for (int axis = 0; axis < tensor->rank; axis++)
+            if (tensor->shape[axis] == 1) tensor->stride[axis] = 0; /* never used: keep it harmless */
+    }
+    for (int k = 0; k < c->signature->size_count; k++)
+        *(int64_t *)((char *)problem + c->signature->sizes[k].out) = c->size[resolve(c, k)];
+}
+
+rill_status rl_check(rill_context *context, const rl_signature *signature, const void *args, void *problem)
+{
+    check c = {.context = context, .signature = signature, .args = args};
+    const rl_argument *arguments = signature->arguments;
+    rill_status status = RILL_OK;
+    if (!args) return rl_fail(context, RILL_INVALID_NULL, "args: NULL, expected %s", signature->name);
+    for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
+        status = check_presence(&c, &arguments[k]);
+    for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
+        if (is_given(&c, &arguments[k])) status = check_argument(&c, &arguments[k]);
+    for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
+        if (is_given(&c, &arguments[k]) && is_output(&arguments[k])) status = check_output_overlap(&c, k);
+    for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
+        if (is_given(&c, &arguments[k]) && arguments[k].kind == RL_OFFSETS) status = check_offsets(&c, &arguments[k]);
+    if (status == RILL_OK) status = check_reserved(&c);
+    if (status == RILL_OK) fill_problem(&c, problem);
+    return status;
+}
