@@ -18,11 +18,13 @@ static inline real clamp(real value, double low, double high)
     return value > (real)high ? (real)high : value;
 }
 
-/* A in the finite range of the type, so that a step size of 0 leaves the state alone; NaN passes through. */
-static inline real finite_range(real value)
+/*
+ * A in the finite range of the type that the data is accumulated in (not of `real`, which may be wider), so that a
+ * step size of 0 leaves the state alone; NaN passes through.
+ */
+static inline real finite_range(real value, rill_dtype data)
 {
-    const real top =
-        sizeof(real) == sizeof(float) ? (real)3.40282346638528859812e38 : (real)1.79769313486231570815e308;
+    const real top = data == RILL_F64 ? (real)DBL_MAX : (real)FLT_MAX;
     return value < -top ? -top : value > top ? top : value;
 }
 
