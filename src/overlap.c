@@ -85,8 +85,31 @@ static uintptr_t add_axes(equation *eq, const rill_tensor *tensor)
     return lowest;
 }
 
+/* The addresses from a view's lowest byte to one past its highest. */
+typedef struct range {
+    uintptr_t low, high;
+} range;
+
+static range range_of(const rill_tensor *tensor)
+{
+    int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
+    range r = {(uintptr_t)tensor->data, (uintptr_t)tensor->data + (uintptr_t)size};
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (tensor->shape[axis] <= 1) continue;
+        int64_t reach = tensor->stride[axis] * (tensor->shape[axis] - 1) * size;
+        if (reach < 0)
+            r.low += (uintptr_t)reach;
+        else
+            r.high += (uintptr_t)reach;
+    }
+    return r;
+}
+
 bool rl_overlap(const rill_tensor *first, const rill_tensor *second)
 {
+    range r1 = range_of(first), r2 = range_of(second);
+    if (r1.high <= r2.low || r2.high <= r1.low) return false; /* the common case */
+
     equation eq = {.wanted = 1, .budget = BUDGET}, alone = {0};
     if (is_empty(first) || is_empty(second)) return false;
     int64_t size1 = (int64_t)rill_dtype_size(first->dtype), size2 = (int64_t)rill_dtype_size(second->dtype);
@@ -103,8 +126,33 @@ bool rl_overlap(const rill_tensor *first, const rill_tensor *second)
     return search(&eq, 0, target) == 0;
 }
 
+/* Whether every stride passes over all that smaller strides can reach, as in any view of an array's axes. */
+static bool is_nested(const rill_tensor *tensor)
+{
+    int64_t stride[RILL_MAX_RANK], last[RILL_MAX_RANK], reach = 0;
+    int count = 0;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        if (tensor->shape[axis] <= 1) continue;
+        int64_t step = tensor->stride[axis] < 0 ? -tensor->stride[axis] : tensor->stride[axis];
+        int at = count++;
+        for (; at > 0 && stride[at - 1] > step; at--) {
+            stride[at] = stride[at - 1];
+            last[at] = last[at - 1];
+        }
+        stride[at] = step;
+        last[at] = tensor->shape[axis] - 1;
+    }
+    for (int k = 0; k < count; k++) {
+        if (stride[k] <= reach) return false;
+        reach += stride[k] * last[k];
+    }
+    return true;
+}
+
 bool rl_overlaps_itself(const rill_tensor *tensor)
 {
+    if (is_nested(tensor)) return false; /* the common case */
+
     equation eq = {.wanted = 2, .budget = BUDGET};
     if (is_empty(tensor)) return false;
     int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
