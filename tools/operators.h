@@ -21,6 +21,12 @@ typedef enum op_kind {
     OP_OFFSETS     /* i64 */
 } op_kind;
 
+/* A normal value of this mean and deviation (weights are also scaled by 1/sqrt(last axis)), or -exp of it. */
+typedef struct op_draw {
+    double mean, deviation;
+    bool minus_exp;
+} op_draw;
+
 typedef struct op_tensor {
     const char *name; /* as in SPEC, in files and in the args struct */
     size_t offset;    /* of the rill_tensor in the args struct */
@@ -28,6 +34,7 @@ typedef struct op_tensor {
     op_kind kind;
     int rank;
     const char *axes[RILL_MAX_RANK]; /* "batch", "length", "channels", ...: equal names are equal sizes */
+    op_draw draw;                    /* inputs: what random values make sense */
 } op_tensor;
 
 typedef enum op_option_type { OP_BOOL, OP_DOUBLE } op_option_type;
@@ -38,6 +45,22 @@ typedef struct op_option {
     op_option_type type;
 } op_option;
 
+/* `axis` has the size of `same_as` unless the tensor `unless` is given. */
+typedef struct op_axis_rule {
+    const char *axis, *unless, *same_as;
+} op_axis_rule;
+
+/* What a call must do at least: factor times the product of the axes, if the tensor `needs` (where named) is given.
+ */
+typedef enum op_cost_kind { OP_STATE_STEPS, OP_PRODUCT_FLOPS } op_cost_kind;
+
+typedef struct op_cost {
+    op_cost_kind kind;
+    double factor;
+    const char *axes[RILL_MAX_RANK];
+    const char *needs;
+} op_cost;
+
 typedef struct op {
     const char *name;
     size_t args_size;
@@ -46,14 +69,41 @@ typedef struct op {
     const op_option *options;
     int option_count;
     rill_status (*run)(rill_context *context, const void *args);
+    const op_axis_rule *rules;
+    int rule_count;
+    const op_cost *costs;
+    int cost_count;
+    const char *problem_axes[RILL_MAX_RANK]; /* the order in which a problem's text lists its sizes */
 } op;
+
+/* The sizes of a call's axes by name.  "NAME+1" is one more than NAME. */
+enum { OP_MAX_AXES = 16, OP_MAX_TENSORS = 32 };
+
+typedef struct op_sizes {
+    int count;
+    const char *axis[OP_MAX_AXES];
+    int64_t size[OP_MAX_AXES];
+} op_sizes;
 
 extern const op *const op_table[]; /* ends in NULL */
 
 const op *op_find(const char *name);
-const op_tensor *op_tensor_find(const op *operator, const char * name);
+const op_tensor *op_tensor_find(const op *row, const char *name);
+const op_option *op_option_find(const op *row, const char *name);
+bool op_is_output(const op_tensor *tensor);
 
-/* The tensor inside an args struct. */
+/* The tensor inside an args struct, and whether it is given there. */
 rill_tensor *op_args_tensor(const op_tensor *tensor, void *args);
+bool op_args_given(const op *row, const char *name, const void *args);
+
+/* An axis' size, or -1 where it has none yet. */
+int64_t op_size(const op_sizes *sizes, const char *axis);
+void op_size_set(op_sizes *sizes, const char *axis, int64_t size);
+
+/* Gives every axis of the operator that has no size yet the size that the rules say, or else 1. */
+void op_sizes_complete(op_sizes *sizes, const op *row, const void *args);
+
+/* The type in which a tensor is kept by default beside activations of this type. */
+rill_dtype op_default_type(op_kind kind, rill_dtype activations);
 
 #endif

@@ -1,0 +1,192 @@
+/* rill check: computes case files on every backend and compares with the right values. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "call.h"
+#include "casefile.h"
+#include "commands.h"
+#include "targets.h"
+#include "verify.h"
+
+static const char usage[] =
+    "usage: rill check [--backend auto|cpu|cuda|reference|loop] [--isa auto|baseline|avx2|avx512]\n"
+    "                  [--threads N] [--reproducible] CASE...\n\n"
+    "Computes each case on every backend and instruction set that this machine has (or on those chosen) and\n"
+    "compares slice by slice with the file's expect.NAME, or with the reference where the file has none.  A line a\n"
+    "tensor: relative error, the worst slice's error over its bound, PASS or FAIL.  Exit status 1 on a miss.\n";
+
+/* The contexts of one invocation; NULL where a target was not chosen or is not available. */
+typedef struct tally {
+    rill_context *context[TARGETS];
+    int passed, failed;
+} tally;
+
+static bool parse(int argc, char **argv, target_choice *choice, bool *help, failure *why)
+{
+    static const struct option options[] = {
+        {"backend", required_argument, NULL, 'b'}, {"isa", required_argument, NULL, 'i'},
+        {"threads", required_argument, NULL, 't'}, {"reproducible", no_argument, NULL, 'r'},
+        {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    };
+    int option;
+    bool good = true;
+    while (good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+        switch (option) {
+        case 'b':
+            good = target_parse_backend(choice, optarg, why);
+            break;
+        case 'i':
+            good = target_parse_isa(choice, optarg, why);
+            break;
+        case 't':
+            good = target_parse_threads(choice, optarg, why);
+            break;
+        case 'r':
+            choice->options.reproducible = true;
+            break;
+        case 'h':
+            *help = true;
+            break;
+        default:
+            good = failure_set(why, "see rill check --help");
+        }
+    }
+    if (good && !*help && optind == argc) good = failure_set(why, "expected at least one case file");
+    return good;
+}
+
+/* What the machine lacks is told and passed over, unless it was asked for by name. */
+static bool open_targets(tally *all, const target_choice *choice, failure *why)
+{
+    int opened = 0;
+    for (int i = 0; i < TARGETS; i++) {
+        const target *which = &target_table[i];
+        if (!target_chosen(which, choice)) continue;
+        rill_status status = target_open(which, choice, &all->context[i]);
+        opened += status == RILL_OK;
+        if (status == RILL_UNSUPPORTED)
+            printf("%s is not available: %s\n", which->name, rill_last_error(NULL));
+        else if (status != RILL_OK)
+            return failure_set(why, "%s: %s", which->name, rill_last_error(NULL));
+    }
+    return opened ? true : failure_set(why, "no such backend is available");
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void print_line(tally *all, const char *path, const char *where, const op_tensor *tensor,
+                       const rill_tensor *out, const measure *result)
+{
+    char shape[160] = "";
+    size_t used = 0;
+    for (int axis = 0; axis < out->rank; axis++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, axis ? "," : "", out->shape[axis]);
+    printf("%s  %-12s %-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", base_name(path), where, tensor->name,
+           rill_dtype_name(out->dtype), shape, result->relative_error, result->worst,
+           result->passed ? "PASS" : "FAIL");
+    if (!result->passed) {
+        printf("  (%" PRId64 " of %" PRId64 " slices, worst at [", result->failed, result->slices);
+        for (int axis = 0; axis < out->rank; axis++) printf("%s%" PRId64, axis ? "," : "", result->worst_index[axis]);
+        printf("]; %" PRId64 " special values differ)", result->special_mismatches);
+    }
+    printf("\n");
+    all->passed += result->passed;
+    all->failed += !result->passed;
+}
+
+static void check_reference(tally *all, const char *path, const judge *right)
+{
+    const op *row = right->from->operation;
+    for (int i = 0; i < row->tensor_count; i++) {
+        const op_tensor *tensor = &row->tensors[i];
+        if (!op_is_output(tensor)) continue;
+        bool known;
+        measure result = judge_reference(right, tensor, &known);
+        if (known)
+            print_line(all, path, "reference", tensor, op_args_tensor(tensor, right->ref.args), &result);
+        else
+            printf("%s  %-12s %-8s is the judge: the file has no expect.%s\n", base_name(path), "reference",
+                   tensor->name, tensor->name);
+    }
+}
+
+static bool check_target(tally *all, const char *path, const judge *right, int which, failure *why)
+{
+    const casefile *from = right->from;
+    call made;
+    if (!call_open(&made, from->operation, from->args, &from->sizes, from->activations, false, why)) return false;
+    bool good = call_run(&made, all->context[which], why);
+    for (int i = 0; good && i < from->operation->tensor_count; i++) {
+        const op_tensor *tensor = &from->operation->tensors[i];
+        if (!op_is_output(tensor)) continue;
+        const rill_tensor *out = op_args_tensor(tensor, made.args);
+        measure result = judge_output(right, tensor, out);
+        print_line(all, path, target_table[which].name, tensor, out, &result);
+    }
+    call_close(&made);
+    return good;
+}
+
+static void list_gradients(const char *path, const casefile *from)
+{
+    for (size_t i = 0; i < from->file.count; i++)
+        if (casefile_is_expected_gradient(from, from->file.tensors[i].name))
+            printf("%s  %s: gradients are not implemented, not checked\n", base_name(path),
+                   from->file.tensors[i].name);
+}
+
+/* Complaints name the file, and the backend where it is one backend's. */
+static void complain(tally *all, const char *path, const char *where, const failure *why)
+{
+    failure whole;
+    failure_set(&whole, "%s%s%s", where, *where ? ": " : "", why->text);
+    command_fail(path, &whole);
+    all->failed++;
+}
+
+static void check_case(tally *all, const char *path)
+{
+    failure why;
+    casefile from;
+    judge right;
+    if (!casefile_read(path, &from, &why)) {
+        complain(all, path, "", &why);
+        return;
+    }
+    if (judge_open(&right, &from, &why)) {
+        for (int i = 0; i < TARGETS; i++) {
+            if (!all->context[i]) continue;
+            if (target_table[i].backend == RILL_BACKEND_REFERENCE)
+                check_reference(all, path, &right);
+            else if (!check_target(all, path, &right, i, &why))
+                complain(all, path, target_table[i].name, &why);
+        }
+        list_gradients(path, &from);
+        judge_close(&right);
+    } else {
+        complain(all, path, "", &why);
+    }
+    casefile_close(&from);
+}
+
+int command_check(int argc, char **argv)
+{
+    target_choice choice = {0};
+    bool help = false;
+    failure why;
+    if (!parse(argc, argv, &choice, &help, &why)) return command_fail("check", &why);
+    if (help) return command_usage(usage, 1);
+    tally all = {0};
+    bool opened = open_targets(&all, &choice, &why);
+    for (int i = optind; opened && i < argc; i++) check_case(&all, argv[i]);
+    for (int i = 0; i < TARGETS; i++) rill_context_destroy(all.context[i]);
+    if (!opened) return command_fail("check", &why);
+    printf("%d passed, %d failed\n", all.passed, all.failed);
+    return all.failed ? 1 : 0;
+}

@@ -1,0 +1,55 @@
+/* The rill command: computes, checks and times the operators on case files and named shapes. */
+#include <stdio.h>
+#include <string.h>
+
+#include <rill/rill.h>
+
+#include "commands.h"
+
+typedef struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} command;
+
+static const command commands[] = {
+    {"info", command_info, "what this build and this machine have"},
+    {"run", command_run, "compute a case file's operator and write its outputs"},
+    {"check", command_check, "compute case files on every backend and compare with the right values"},
+#ifdef RILL_BENCH
+    {"bench", command_bench, "time shapes beside the machine's own ceilings"},
+#endif
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+int command_fail(const char *where, const failure *why)
+{
+    fflush(stdout);
+    fprintf(stderr, "rill: %s: %s\n", where, why->text);
+    return 1;
+}
+
+int command_usage(const char *text, int requested)
+{
+    fputs(text, requested ? stdout : stderr);
+    return requested ? 0 : 1;
+}
+
+static int help(int requested)
+{
+    FILE *stream = requested ? stdout : stderr;
+    fputs("usage: rill COMMAND [ARGUMENTS]   (rill COMMAND --help tells more)\n\n", stream);
+    for (int i = 0; i < COMMANDS; i++) fprintf(stream, "  %-6s %s\n", commands[i].name, commands[i].summary);
+    return requested ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) return help(0);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(1);
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "rill: '%s' is not a command\n", argv[1]);
+    return help(0);
+}

@@ -1,0 +1,283 @@
+/*
+ * One pass over the tensor adds each element's squares to its slice's sums; a second pass over the slices compares
+ * each with its bound.  Sums are long double, whose range holds the square of any double.
+ */
+#include "measure.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "half.h"
+
+typedef struct slice {
+    long double error, ref, loop; /* sums of squares: out - ref, ref, loop - ref */
+    int64_t elements;             /* that are in the sums */
+    int64_t mismatches;           /* special values that are not as they must be */
+} slice;
+
+/* How a tensor falls into slices: axes in the slice's index (not the sequence) are lanes. */
+typedef struct slicing {
+    int sequence_axis, time_axis; /* -1 where the tensor has none */
+    bool lane[RILL_MAX_RANK];
+    int64_t lanes, sequences;
+    const int64_t *offsets;
+} slicing;
+
+double measure_tolerance(rill_dtype activations, bool gradient)
+{
+    switch (activations) {
+    case RILL_F64:
+    case RILL_C128:
+        return gradient ? 1e-12 : 1e-13;
+    case RILL_BF16:
+        return gradient ? 8e-3 : 4e-3;
+    case RILL_F16:
+        return gradient ? 2e-3 : 6e-4;
+    case RILL_F32:
+    case RILL_C64:
+    case RILL_ABSENT:
+    case RILL_I64:
+        break;
+    }
+    return gradient ? 1e-5 : 2e-6;
+}
+
+static double load_at(const rill_tensor *tensor, int64_t element)
+{
+    const char *at = (const char *)tensor->data + element * (int64_t)rill_dtype_size(tensor->dtype);
+    switch (tensor->dtype) {
+    case RILL_F64:
+        return *(const double *)at;
+    case RILL_F32:
+        return (double)*(const float *)at;
+    case RILL_BF16:
+        return (double)rl_float_from_bf16(*(const uint16_t *)at);
+    case RILL_F16:
+        return (double)rl_float_from_f16(*(const uint16_t *)at);
+    case RILL_I64:
+        return (double)*(const int64_t *)at;
+    case RILL_ABSENT:
+    case RILL_C64:
+    case RILL_C128:
+        break;
+    }
+    return NAN;
+}
+
+double measure_load(const rill_tensor *tensor, const int64_t *index)
+{
+    int64_t element = 0;
+    for (int axis = 0; axis < tensor->rank; axis++) element += index[axis] * tensor->stride[axis];
+    return load_at(tensor, element);
+}
+
+/* The least magnitude that rounds to infinity in a storage type: the middle between its largest value and 2^emax. */
+static double overflow_limit(rill_dtype storage)
+{
+    switch (storage) {
+    case RILL_F32:
+        return 0x1.ffffffp127;
+    case RILL_BF16:
+        return 0x1.ffp127;
+    case RILL_F16:
+        return 65520.0;
+    case RILL_F64:
+    case RILL_ABSENT:
+    case RILL_C64:
+    case RILL_C128:
+    case RILL_I64:
+        break;
+    }
+    return INFINITY;
+}
+
+static bool same_special(double left, double right)
+{
+    return isnan(right) ? isnan(left) != 0 : left == right;
+}
+
+/*
+ * Adds one element.  Where the plain loop itself is not finite though ref is, nothing can be asked of out.  A ref
+ * within the tolerance of the overflow limit may land on either side of it.
+ */
+static void add_element(slice *sums, double out, double ref, double loop, double limit, double tolerance)
+{
+    double magnitude = fabs(ref);
+    if (!isfinite(ref)) {
+        sums->mismatches += !same_special(out, ref);
+        return;
+    }
+    if (magnitude >= limit) {
+        bool near = magnitude <= limit * (1.0 + tolerance);
+        bool good = out == copysign(INFINITY, ref) || (near && fabs(out - ref) <= tolerance * limit);
+        sums->mismatches += !good;
+        return;
+    }
+    if (!isfinite(loop)) return;
+    if (!isfinite(out)) {
+        bool near = magnitude >= limit * (1.0 - tolerance);
+        sums->mismatches += !(near && out == copysign(INFINITY, ref));
+        return;
+    }
+    long double error = (long double)out - (long double)ref, rounding = (long double)loop - (long double)ref;
+    sums->error += error * error;
+    sums->ref += (long double)ref * (long double)ref;
+    sums->loop += rounding * rounding;
+    sums->elements++;
+}
+
+static bool is_lane(const char *axis)
+{
+    static const char *const lanes[] = {"channels", "groups", "heads", "query_heads"};
+    for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++)
+        if (strcmp(axis, lanes[i]) == 0) return true;
+    return false;
+}
+
+static slicing make_slicing(const op_tensor *tensor, const rill_tensor *ref, const int64_t *offsets,
+                            int64_t sequences)
+{
+    slicing how = {.sequence_axis = -1, .time_axis = -1, .lanes = 1, .sequences = 1};
+    for (int axis = 0; axis < ref->rank; axis++) {
+        const char *name = tensor->axes[axis];
+        if (strcmp(name, "length") == 0) how.time_axis = axis;
+        if (strcmp(name, "batch") == 0 || strcmp(name, "sequences") == 0) how.sequence_axis = axis;
+    }
+    if (how.time_axis < 0 && how.sequence_axis < 0) return how; /* a parameter: one slice */
+    for (int axis = 0; axis < ref->rank; axis++) {
+        how.lane[axis] = is_lane(tensor->axes[axis]);
+        if (how.lane[axis]) how.lanes *= ref->shape[axis];
+    }
+    if (how.sequence_axis >= 0) how.sequences = ref->shape[how.sequence_axis];
+    if (offsets && how.time_axis >= 0) {
+        how.offsets = offsets;
+        how.sequences = sequences;
+    }
+    return how;
+}
+
+/* The last sequence that begins at or before step t; empty ones lie behind. */
+static int64_t sequence_of(const int64_t *offsets, int64_t sequences, int64_t t)
+{
+    int64_t low = 0, high = sequences;
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (offsets[middle] <= t)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int64_t slice_of(const slicing *how, const rill_tensor *ref, const int64_t *index)
+{
+    int64_t sequence = 0, lane = 0;
+    if (how->offsets)
+        sequence = sequence_of(how->offsets, how->sequences, index[how->time_axis]);
+    else if (how->sequence_axis >= 0)
+        sequence = index[how->sequence_axis];
+    for (int axis = 0; axis < ref->rank; axis++)
+        if (how->lane[axis]) lane = lane * ref->shape[axis] + index[axis];
+    return sequence * how->lanes + lane;
+}
+
+static void first_index(const slicing *how, const rill_tensor *ref, int64_t which, int64_t *index)
+{
+    memset(index, 0, RILL_MAX_RANK * sizeof *index);
+    int64_t sequence = which / how->lanes, lane = which % how->lanes;
+    if (how->offsets)
+        index[how->time_axis] = how->offsets[sequence];
+    else if (how->sequence_axis >= 0)
+        index[how->sequence_axis] = sequence;
+    for (int axis = ref->rank - 1; axis >= 0; axis--) {
+        if (!how->lane[axis]) continue;
+        index[axis] = lane % ref->shape[axis];
+        lane /= ref->shape[axis];
+    }
+}
+
+static void sum_slices(slice *slices, const slicing *how, const rill_tensor *out, const rill_tensor *ref,
+                       const rill_tensor *loop, double tolerance)
+{
+    int64_t index[RILL_MAX_RANK] = {0}, elements = 1;
+    for (int axis = 0; axis < ref->rank; axis++) elements *= ref->shape[axis];
+    double limit = overflow_limit(out->dtype);
+    for (int64_t i = 0; i < elements; i++) {
+        double right = measure_load(ref, index);
+        double plain = loop->dtype == RILL_ABSENT ? right : measure_load(loop, index);
+        add_element(&slices[slice_of(how, ref, index)], measure_load(out, index), right, plain, limit, tolerance);
+        for (int axis = ref->rank - 1; axis >= 0 && ++index[axis] == ref->shape[axis]; axis--) index[axis] = 0;
+    }
+}
+
+/* The slice's error over its bound: 0 where both are 0, infinity for special values that disagree. */
+static double ratio(const slice *sums, const slice *whole, double tolerance)
+{
+    if (sums->mismatches) return INFINITY;
+    if (sums->elements == 0) return 0.0;
+    long double share = (long double)sums->elements / (long double)whole->elements;
+    long double floor = 0.25L * sqrtl(whole->ref * share);
+    long double size = sqrtl(sums->ref);
+    long double bound = (long double)tolerance * (size > floor ? size : floor) + 3.0L * sqrtl(sums->loop);
+    long double error = sqrtl(sums->error);
+    if (error == 0.0L) return 0.0;
+    return bound > 0.0L ? (double)(error / bound) : INFINITY;
+}
+
+static void judge(measure *result, const slice *slices, const slicing *how, const rill_tensor *ref, double tolerance)
+{
+    slice whole = {0};
+    int64_t worst = 0;
+    for (int64_t i = 0; i < result->slices; i++) {
+        whole.error += slices[i].error;
+        whole.ref += slices[i].ref;
+        whole.elements += slices[i].elements;
+        result->special_mismatches += slices[i].mismatches;
+    }
+    for (int64_t i = 0; i < result->slices; i++) {
+        double over = ratio(&slices[i], &whole, tolerance);
+        result->failed += !(over <= 1.0);
+        if (over > result->worst) {
+            result->worst = over;
+            worst = i;
+        }
+    }
+    result->relative_error = whole.error == 0.0L ? 0.0 : (double)sqrtl(whole.error / whole.ref);
+    first_index(how, ref, worst, result->worst_index);
+    result->passed = result->failed == 0;
+}
+
+static bool same_shape(const rill_tensor *left, const rill_tensor *right)
+{
+    if (left->rank != right->rank) return false;
+    return memcmp(left->shape, right->shape, (size_t)left->rank * sizeof left->shape[0]) == 0;
+}
+
+measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const rill_tensor *ref,
+                        const rill_tensor *loop, const int64_t *offsets, int64_t sequences, double tolerance)
+{
+    measure result = {0};
+    bool comparable = ref->rank == tensor->rank && same_shape(out, ref);
+    comparable = comparable && (loop->dtype == RILL_ABSENT || same_shape(loop, ref));
+    slicing how = {0};
+    slice *slices = NULL;
+    if (comparable) {
+        how = make_slicing(tensor, ref, offsets, sequences);
+        result.slices = how.lanes * how.sequences;
+        slices = calloc(result.slices > 0 ? (size_t)result.slices : 1, sizeof *slices);
+    }
+    if (!slices) { /* shapes that disagree, or no memory: never passed over */
+        result.worst = INFINITY;
+        return result;
+    }
+    result.passed = true;
+    if (result.slices > 0) {
+        sum_slices(slices, &how, out, ref, loop, tolerance);
+        judge(&result, slices, &how, ref, tolerance);
+    }
+    free(slices);
+    return result;
+}
