@@ -32,12 +32,12 @@ static const rl_argument arguments[] = {
 
 /* Without W_delta_down the rank is the channels: W_delta is square. */
 static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH},
-    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH},
-    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH},
-    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS},
-    [STATES] = {"states", offsetof(problem_type, states), STATES},
-    [RANK] = {"rank", offsetof(problem_type, rank), CHANNELS},
+    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS, NULL},
+    [STATES] = {"states", offsetof(problem_type, states), STATES, NULL},
+    [RANK] = {"rank", offsetof(problem_type, rank), CHANNELS, "W_delta_down"},
 };
 
 static const rl_signature signature = {

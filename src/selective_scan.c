@@ -31,12 +31,12 @@ static const rl_argument arguments[] = {
 };
 
 static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH},
-    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH},
-    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH},
-    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS},
-    [STATES] = {"states", offsetof(problem_type, states), STATES},
-    [GROUPS] = {"groups", offsetof(problem_type, groups), GROUPS},
+    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS, NULL},
+    [STATES] = {"states", offsetof(problem_type, states), STATES, NULL},
+    [GROUPS] = {"groups", offsetof(problem_type, groups), GROUPS, NULL},
 };
 
 static const rl_signature signature = {

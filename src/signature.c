@@ -32,10 +32,18 @@ static bool is_given(const check *c, const rl_argument *argument)
     return tensor_of(c, argument)->dtype != RILL_ABSENT;
 }
 
-/* The size that stands for `size`: itself once bound, else what it falls back to. */
+static bool is_named_given(const check *c, const char *name)
+{
+    for (int k = 0; k < c->signature->argument_count; k++)
+        if (strcmp(c->signature->arguments[k].name, name) == 0) return is_given(c, &c->signature->arguments[k]);
+    return false;
+}
+
+/* The size that stands for `size`: itself, or what it falls back to while the argument that binds it is not given. */
 static int resolve(const check *c, int size)
 {
-    while (!c->binder[size] && c->signature->sizes[size].fallback != size) size = c->signature->sizes[size].fallback;
+    const rl_size *sizes = c->signature->sizes;
+    while (sizes[size].fallback != size && !is_named_given(c, sizes[size].unless)) size = sizes[size].fallback;
     return size;
 }
 

@@ -40,8 +40,9 @@ typedef struct rl_argument {
 
 typedef struct rl_size {
     const char *name;
-    size_t out;   /* offset of the int64_t in the problem */
-    int fallback; /* the size that it equals when no given argument has bound it; itself when there is none */
+    size_t out;         /* offset of the int64_t in the problem */
+    int fallback;       /* the size that it equals unless ...; itself when there is none */
+    const char *unless; /* ... this argument is given, which then binds it */
 } rl_size;
 
 typedef struct rl_signature {
