@@ -41,6 +41,7 @@ static inline uint16_t small_from_real(real value, int exponent, int fraction)
     if (isnan(value)) return (uint16_t)(sign | infinite | 1 << (fraction - 1));
     value = fabs(value);
     if (isinf(value)) return (uint16_t)(sign | infinite);
+    if (value == 0) return sign;
     frexp(value, &scale);
     if (scale < 2 - bias) scale = 2 - bias; /* subnormals share the spacing of the smallest normal */
     real units = rint(ldexp(value, fraction + 1 - scale));
