@@ -1,0 +1,41 @@
+/* Calls made of whole tensors, and the parts of such calls: for tests of laws that relate calls to each other. */
+#ifndef CONFORMANCE_CALLS_H
+#define CONFORMANCE_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "draw.h"
+#include "run.h"
+
+/* Every tensor of a case, contiguous: drawn inputs, and outputs full of a value that no result has. */
+typedef struct call {
+    const test_case *c;
+    rill_tensor tensor[OP_MAX_TENSORS]; /* own their data; absent ones are zero */
+} call;
+
+/* wide: outputs, and states going in, are f64 whatever the case says (reference only). */
+call call_make(const test_case *c, bool wide);
+void call_free(call *made);
+
+/* Fresh outputs beside the same inputs' values. */
+void call_clear_outputs(const call *made);
+
+/* The call's args struct, and a part of it: every tensor with that axis keeps [start, start + count). */
+void call_args(const call *made, args_room *args);
+void args_narrow(const op *row, args_room *args, const char *axis, int64_t start, int64_t count);
+
+/* Runs; a refusal is printed with its message. */
+bool args_run(rill_context *context, const op *row, args_room *args);
+
+/* The first output of a that differs from b's in any bit is printed; true where none does. */
+bool calls_same_outputs(const call *a, const call *b, const char *what);
+
+bool tensor_has_axis(const op_tensor *t, const char *axis);
+
+/* The i-th pair of a state's entry and exit (tensor indices); false after the last. */
+bool state_pair(const test_case *c, int i, int *init, int *final);
+
+bool case_option(const test_case *c, const char *name);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * The conformance harness.  From a printed seed it draws calls of every operator (tools/operators.h), runs the judge
+ * (reference and loop) and each target, and compares.
+ *
+ *     conformance [--seed N] [--cases N] [--case K] [--only TARGET] [--quick]
+ *
+ * --case runs that one case of the seed; --only keeps targets whose name starts so ("cpu", "cpu-avx2", "cuda");
+ * --quick is a fixed small set that takes every path of the kernels once, for checkers that slow a run down.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { SKIPPED = 77, MOST_VENUES = 8, THREAD_CHOICES = 17, MOST_FAILURES = 20 };
+
+typedef struct settings {
+    uint64_t seed, cases, only_case;
+    const char *only;
+    bool quick, one;
+} settings;
+
+/* One context a target, thread count and mode, kept over the whole run as a program would. */
+static rill_context *contexts[MOST_VENUES][THREAD_CHOICES][2];
+static bool present[MOST_VENUES];
+
+static rill_context *context_of(int t, const test_case *c)
+{
+    rill_context **at = &contexts[t][c->threads][c->reproducible];
+    if (!*at) *at = venue_open(&venue_table[t], c->threads, c->reproducible);
+    return *at;
+}
+
+static int open_venues(const char *only)
+{
+    int count = 0;
+    for (int t = 0; venue_table[t].name; t++) {
+        if (!venue_selected(&venue_table[t], only)) continue;
+        rill_context *probe = venue_open(&venue_table[t], 1, false);
+        contexts[t][1][0] = probe;
+        present[t] = probe != NULL;
+        count += present[t];
+        printf("%s: %s\n", venue_table[t].name, probe ? "tested" : rill_last_error(NULL));
+    }
+    return count;
+}
+
+static void close_venues(void)
+{
+    for (int t = 0; t < MOST_VENUES; t++)
+        for (int n = 0; n < THREAD_CHOICES; n++)
+            for (int r = 0; r < 2; r++) rill_context_destroy(contexts[t][n][r]);
+}
+
+/* The quick set: small draws, and sizes pinned so that each way of cutting the work is taken. */
+static draw_limits quick_limits(uint64_t number)
+{
+    static const int64_t pins[][5] = {
+        /* batch, length, channels, states, groups */
+        {2, 37, 24, 16, 1},  {1, 700, 3, 16, 1},  {1, 1500, 1, 4, 1}, {3, 65, 33, 17, 1},
+        {1, 130, 64, 64, 4}, {1, 33, 16, 257, 2}, {4, 1, 96, 16, 1},  {2, 300, 130, 16, 1},
+    };
+    static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F32, RILL_F64, RILL_F16};
+    draw_limits limits = {.cost = 2e5, .activations = types[number / 2 % 5]};
+    int ops = 0;
+    while (op_table[ops]) ops++;
+    limits.op = op_table[number % (uint64_t)ops];
+    uint64_t row = number / (uint64_t)ops;
+    if (row >= sizeof pins / sizeof pins[0]) return limits;
+    op_size_set(&limits.pinned, "batch", pins[row][0]);
+    op_size_set(&limits.pinned, "length", pins[row][1]);
+    op_size_set(&limits.pinned, "channels", pins[row][2]);
+    op_size_set(&limits.pinned, "states", pins[row][3]);
+    op_size_set(&limits.pinned, "groups", pins[row][4]);
+    limits.packed = row % 3 == 1 ? 0 : -1;
+    return limits;
+}
+
+static bool run_case(const judge *j, const settings *s, uint64_t number)
+{
+    draw_limits limits = {.cost = 6e5};
+    if (s->quick) limits = quick_limits(number);
+    test_case c = case_draw(s->seed, number, &limits);
+    judged right;
+    bool good = judge_case(j, &c, &right);
+    if (s->one) case_print(&c);
+    for (int t = 0; venue_table[t].name && good; t++) {
+        if (!present[t]) continue;
+        rill_context *context = context_of(t, &c);
+        if (context && check_case(context, &venue_table[t], &c, &right)) continue;
+        printf("^ %s\n", venue_table[t].name);
+        good = false;
+    }
+    judged_free(&right);
+    if (good) return true;
+    printf("FAILED, again with:%s ", s->quick ? " --quick" : "");
+    case_print(&c);
+    return false;
+}
+
+static settings read_arguments(int count, char **words)
+{
+    settings s = {.seed = 1, .cases = 600};
+    for (int i = 1; i < count; i++) {
+        const char *value = i + 1 < count ? words[i + 1] : NULL;
+        if (strcmp(words[i], "--quick") == 0) {
+            s.quick = true;
+            s.cases = 40;
+            continue;
+        }
+        if (value && strcmp(words[i], "--only") == 0) {
+            s.only = value;
+        } else if (value && strcmp(words[i], "--seed") == 0) {
+            s.seed = strtoull(value, NULL, 10);
+        } else if (value && strcmp(words[i], "--cases") == 0) {
+            s.cases = strtoull(value, NULL, 10);
+        } else if (value && strcmp(words[i], "--case") == 0) {
+            s.only_case = strtoull(value, NULL, 10);
+            s.one = true;
+        } else {
+            fprintf(stderr, "unknown argument %s\n", words[i]);
+            exit(1);
+        }
+        i++;
+    }
+    return s;
+}
+
+int main(int count, char **words)
+{
+    settings s = read_arguments(count, words);
+    uint64_t failed = 0, first = s.one ? s.only_case : 0, last = s.one ? s.only_case + 1 : s.cases;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("seed %llu, cases %llu to %llu\n", (unsigned long long)s.seed, (unsigned long long)first,
+           (unsigned long long)last - 1);
+    if (open_venues(s.only) == 0) return SKIPPED;
+    judge j = judge_open();
+    for (uint64_t number = first; number < last && failed < MOST_FAILURES; number++)
+        failed += !run_case(&j, &s, number);
+    judge_close(&j);
+    close_venues();
+    printf("%llu cases, %llu failed\n", (unsigned long long)(last - first), (unsigned long long)failed);
+    return failed != 0;
+}

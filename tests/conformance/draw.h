@@ -1,0 +1,73 @@
+/* A conformance case: an operator's call drawn from a seed, as data. */
+#ifndef CONFORMANCE_DRAW_H
+#define CONFORMANCE_DRAW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/rill.h>
+
+#include "buffer.h"
+#include "operators.h"
+#include "plausible.h"
+#include "rng.h"
+
+enum { CASE_OPTIONS = 8, CASE_SEQUENCES = 8 };
+
+typedef enum regime {
+    REGIME_ORDINARY,
+    REGIME_SLOW,   /* decays a thousand times nearer to 1 */
+    REGIME_STRONG, /* exponentials that underflow */
+    REGIME_STILL,  /* A = 0: no decay at all */
+    REGIME_GROWTH, /* positive A: states grow, within range */
+    REGIME_COUNT
+} regime;
+
+typedef struct case_tensor {
+    bool given;
+    rill_dtype dtype;
+    int64_t shape[RILL_MAX_RANK];
+    layout how;
+    int alias;              /* the input whose very view this output is, or -1 */
+    const value_rule *rule; /* NULL: plain normal values */
+    int specials;           /* so many NaNs and infinities are put in */
+    uint64_t seed;          /* of its values */
+} case_tensor;
+
+typedef struct test_case {
+    uint64_t seed, number;
+    const op *op;
+    const plausible *rules;
+    rill_dtype activations;
+    op_sizes sizes;
+    bool packed;
+    int64_t offsets[CASE_SEQUENCES + 1];
+    regime decay;
+    double options[CASE_OPTIONS]; /* in the operator's order; booleans as 0 and 1 */
+    case_tensor tensors[OP_MAX_TENSORS];
+    int threads;
+    bool reproducible;
+} test_case;
+
+/* What to draw from. */
+typedef struct draw_limits {
+    double cost;            /* of the plain loop, in runs of its innermost lines */
+    bool plain;             /* contiguous, no aliases, no specials: for the laws */
+    int packed;             /* 1 always, 0 as it comes, -1 never */
+    rill_dtype activations; /* RILL_ABSENT: any */
+    op_sizes pinned;        /* sizes given instead of drawn */
+    const op *op;           /* NULL: any */
+} draw_limits;
+
+test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits);
+
+/* The whole case in one line, to stdout. */
+void case_print(const test_case *c);
+
+/* The values of an input in its storage type, contiguous.  The caller frees data. */
+rill_tensor case_values(const test_case *c, int tensor);
+
+/* Sets the options of an args struct. */
+void case_set_options(const test_case *c, void *args);
+
+#endif

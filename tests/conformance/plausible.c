@@ -1,0 +1,60 @@
+#include "plausible.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* clang-format off */
+#define BATCHES {"batch", {0, 1, 1, 1, 2, 3, 5}, 7, NULL}
+#define LENGTHS {"length", {0, 1, 2, 3, 5, 16, 31, 33, 64, 65, 127, 129, 300, 1025, 2049}, 15, NULL}
+#define CHANNELS {"channels", {0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 32, 33, 48, 65, 128, 257}, 16, NULL}
+#define STATES {"states", {0, 1, 2, 3, 4, 5, 8, 16, 16, 17, 32, 33, 64, 96, 257}, 15, NULL}
+/* No lower limit, an upper one, both, a narrow band, a band around 0. */
+#define CLAMPS {{"delta_min", "delta_max"}, {{0, 0}, {0, 0}, {0, 0.1}, {0.01, 0}, {0.001, 0.1}, {-0.05, 0.05}}, 6}
+
+static const plausible table[] = {
+    {.op = "selective_scan",
+     .values = {
+         {"x", DRAW_NORMAL, 0, 1, DECAY_NONE, NULL, false},
+         /* Raw step sizes that softplus takes, its linear part and its tail too. */
+         {"delta", DRAW_NORMAL, -1, 1, DECAY_NONE, "delta_softplus", true},
+         {"delta", DRAW_NORMAL, -3, 2, DECAY_NONE, "delta_softplus", true},
+         {"delta", DRAW_UNIFORM, 0, 30, DECAY_NONE, "delta_softplus", true},
+         /* Without it they are used as they are: positive, mostly. */
+         {"delta", DRAW_UNIFORM, 0.5, 0.5, DECAY_NONE, "delta_softplus", false},
+         {"delta", DRAW_UNIFORM, 0.04, 0.05, DECAY_NONE, "delta_softplus", false},
+         {"delta_bias", DRAW_UNIFORM, 0, 0.5, DECAY_NONE, "delta_softplus", true},
+         {"delta_bias", DRAW_UNIFORM, 0.1, 0.1, DECAY_NONE, "delta_softplus", false},
+         {"A", DRAW_NEGATIVE, 0, 1, DECAY_FACTOR, NULL, false},
+         {"B", DRAW_NORMAL, 0, 1, DECAY_NONE, NULL, false},
+         {"C", DRAW_NORMAL, 0, 1, DECAY_NONE, NULL, false},
+         {"D", DRAW_NORMAL, 1, 0.5, DECAY_NONE, NULL, false},
+         {"z", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false},
+         {"h_init", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false}},
+     .sizes = {BATCHES, LENGTHS, CHANNELS, STATES, {"groups", {1, 1, 1, 2, 3, 4, 5, 8}, 8, "channels"}},
+     .aliases = {{"y", "x"}, {"h_final", "h_init"}},
+     .options = {CLAMPS}},
+
+    {.op = "selective_layer",
+     .values = {
+         {"x", DRAW_NORMAL, 0, 1, DECAY_NONE, NULL, false},
+         {"W_delta", DRAW_MATRIX, 0, 1, DECAY_NONE, NULL, false},
+         {"W_delta_down", DRAW_MATRIX, 0, 1, DECAY_NONE, NULL, false},
+         {"W_B", DRAW_MATRIX, 0, 1, DECAY_NONE, NULL, false},
+         {"W_C", DRAW_MATRIX, 0, 1, DECAY_NONE, NULL, false},
+         {"A_log", DRAW_NORMAL, 0, 1, DECAY_LOG, NULL, false},
+         {"b_delta", DRAW_UNIFORM, -1, 2, DECAY_NONE, NULL, false},
+         {"D", DRAW_NORMAL, 1, 0.5, DECAY_NONE, NULL, false},
+         {"z", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false},
+         {"h_init", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false}},
+     .sizes = {BATCHES, LENGTHS, CHANNELS, STATES, {"rank", {0, 1, 2, 3, 4, 7, 8, 16, 17, 33}, 10, NULL}},
+     .aliases = {{"h_final", "h_init"}},
+     .options = {CLAMPS}},
+};
+/* clang-format on */
+
+const plausible *plausible_find(const char *op)
+{
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        if (strcmp(table[i].op, op) == 0) return &table[i];
+    return NULL;
+}

@@ -1,0 +1,133 @@
+/* The values of a case's inputs, each from its place alone, and the case in words. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "draw.h"
+#include "strided.h"
+
+static double draw_value(rng *r, const value_rule *rule, int64_t last_axis)
+{
+    if (!rule) return rng_normal(r);
+    switch (rule->how) {
+    case DRAW_NORMAL:
+        return rule->center + rule->spread * rng_normal(r);
+    case DRAW_UNIFORM:
+        return rule->center + rule->spread * (2 * rng_unit(r) - 1);
+    case DRAW_MATRIX:
+        return rule->spread * rng_normal(r) / sqrt((double)(last_axis > 0 ? last_axis : 1));
+    case DRAW_NEGATIVE:
+        return -exp(rule->center + rule->spread * rng_normal(r));
+    }
+    return 0;
+}
+
+/* Bends a decay to the case's regime. */
+static double bend(double value, decay_form form, regime decay, int64_t length)
+{
+    bool factor = form == DECAY_FACTOR;
+    if (form == DECAY_NONE) return value;
+    switch (decay) {
+    case REGIME_SLOW:
+        return factor ? value * 0.001 : value + log(0.001);
+    case REGIME_STRONG:
+        return factor ? value * 50 : value + log(50);
+    case REGIME_STILL:
+        return factor ? 0 : -1000; /* exp(-1000) underflows to 0 */
+    case REGIME_GROWTH:
+        return factor ? fmin(-value, 4) * 2 / (double)(length + 1) : value;
+    default:
+        return value;
+    }
+}
+
+static void put_specials(const test_case *c, int tensor, const rill_tensor *values)
+{
+    static const double specials[] = {NAN, INFINITY, -INFINITY};
+    rng r = rng_make(c->tensors[tensor].seed, 1);
+    int64_t index[RILL_MAX_RANK] = {0};
+    if (view_count(values) == 0) return;
+    for (int i = 0; i < c->tensors[tensor].specials; i++) {
+        for (int axis = 0; axis < values->rank; axis++) index[axis] = rng_below(&r, values->shape[axis]);
+        view_store(values, index, specials[rng_below(&r, 3)]);
+    }
+}
+
+/* Repeats element 0 along the axes that are a broadcast. */
+static void repeat_broadcasts(const layout *how, const rill_tensor *values)
+{
+    rill_tensor first = *values;
+    bool any = false;
+    for (int axis = 0; axis < values->rank; axis++)
+        if (how->broadcast[axis]) {
+            first.stride[axis] = 0;
+            any = true;
+        }
+    if (any) view_copy(values, &first);
+}
+
+rill_tensor case_values(const test_case *c, int tensor)
+{
+    const case_tensor *t = &c->tensors[tensor];
+    int rank = c->op->tensors[tensor].rank;
+    rill_tensor values = view_alloc(t->dtype, rank, t->shape);
+    int64_t index[RILL_MAX_RANK] = {0}, length = op_size(&c->sizes, "length");
+    rng r = rng_make(t->seed, 0);
+    if (t->dtype == RILL_I64) {
+        for (int64_t s = 0; s < values.shape[0]; s++) ((int64_t *)values.data)[s] = c->offsets[s];
+        return values;
+    }
+    if (view_count(&values) == 0) return values;
+    do {
+        double value = draw_value(&r, t->rule, t->shape[rank - 1]);
+        view_store(&values, index, t->rule ? bend(value, t->rule->decay, c->decay, length) : value);
+    } while (view_next(&values, index));
+    put_specials(c, tensor, &values);
+    repeat_broadcasts(&t->how, &values);
+    return values;
+}
+
+static const char *const regime_names[REGIME_COUNT] = {"ordinary", "slow", "strong", "still", "growing"};
+
+static void print_layout(const layout *how, int rank)
+{
+    for (int axis = 0; axis < rank; axis++)
+        printf("%s%s%d%s%s+%lld", axis ? " " : " {", how->reversed[axis] ? "-" : "", how->order[axis],
+               how->broadcast[axis] ? "*0" : "", how->step > 1 && axis == rank - 1 ? " step" : "",
+               (long long)(how->step > 1 && axis == rank - 1 ? how->step : how->pad[axis]));
+    printf("}");
+}
+
+static void print_tensor(const test_case *c, int index)
+{
+    const op_tensor *t = &c->op->tensors[index];
+    const case_tensor *drawn = &c->tensors[index];
+    layout plain = layout_contiguous();
+    if (!drawn->given) return;
+    printf(" %s:%s", t->name, rill_dtype_name(drawn->dtype));
+    if (drawn->alias >= 0) {
+        printf("=%s", c->op->tensors[drawn->alias].name);
+        return;
+    }
+    plain.lead = drawn->how.lead;
+    if (memcmp(&plain, &drawn->how, sizeof plain) != 0) print_layout(&drawn->how, t->rank);
+    if (drawn->specials) printf(" special");
+}
+
+void case_print(const test_case *c)
+{
+    printf("--seed %llu --case %llu: %s %s", (unsigned long long)c->seed, (unsigned long long)c->number, c->op->name,
+           rill_dtype_name(c->activations));
+    for (int i = 0; i < c->sizes.count; i++) printf(" %s %lld", c->sizes.axis[i], (long long)c->sizes.size[i]);
+    if (c->packed) {
+        printf(" offsets");
+        for (int64_t s = 0; s <= op_size(&c->sizes, "sequences"); s++)
+            printf("%s%lld", s ? "," : " ", (long long)c->offsets[s]);
+    }
+    for (int k = 0; k < c->op->option_count; k++)
+        if (c->options[k] != 0) printf(" %s %g", c->op->options[k].name, c->options[k]);
+    printf(", %s decays, threads %d%s;", regime_names[c->decay], c->threads, c->reproducible ? " reproducible" : "");
+    for (int i = 0; i < c->op->tensor_count; i++) print_tensor(c, i);
+    printf("\n");
+}
