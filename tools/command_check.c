@@ -32,6 +32,7 @@ static bool parse(int argc, char **argv, target_choice *choice, bool *help, fail
     };
     int option;
     bool good = true;
+    opterr = 0;
     while (good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
         switch (option) {
         case 'b':
@@ -50,7 +51,7 @@ static bool parse(int argc, char **argv, target_choice *choice, bool *help, fail
             *help = true;
             break;
         default:
-            good = failure_set(why, "see rill check --help");
+            good = command_bad_option(argv, why);
         }
     }
     if (good && !*help && optind == argc) good = failure_set(why, "expected at least one case file");
@@ -74,10 +75,12 @@ static bool open_targets(tally *all, const target_choice *choice, failure *why)
     return opened ? true : failure_set(why, "no such backend is available");
 }
 
-static const char *base_name(const char *path)
+/* A line begins with the file's name without folder and extension, then the backend. */
+static void print_place(const char *path, const char *where)
 {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    int length = dot && strcmp(dot, ".safetensors") == 0 ? (int)(dot - name) : (int)strlen(name);
+    printf("%-*.*s  %-12s ", 31, length, name, where);
 }
 
 static void print_line(tally *all, const char *path, const char *where, const op_tensor *tensor,
@@ -87,9 +90,9 @@ static void print_line(tally *all, const char *path, const char *where, const op
     size_t used = 0;
     for (int axis = 0; axis < out->rank; axis++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, axis ? "," : "", out->shape[axis]);
-    printf("%s  %-12s %-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", base_name(path), where, tensor->name,
-           rill_dtype_name(out->dtype), shape, result->relative_error, result->worst,
-           result->passed ? "PASS" : "FAIL");
+    print_place(path, where);
+    printf("%-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", tensor->name, rill_dtype_name(out->dtype), shape,
+           result->relative_error, result->worst, result->passed ? "PASS" : "FAIL");
     if (!result->passed) {
         printf("  (%" PRId64 " of %" PRId64 " slices, worst at [", result->failed, result->slices);
         for (int axis = 0; axis < out->rank; axis++) printf("%s%" PRId64, axis ? "," : "", result->worst_index[axis]);
@@ -108,11 +111,12 @@ static void check_reference(tally *all, const char *path, const judge *right)
         if (!op_is_output(tensor)) continue;
         bool known;
         measure result = judge_reference(right, tensor, &known);
-        if (known)
+        if (known) {
             print_line(all, path, "reference", tensor, op_args_tensor(tensor, right->ref.args), &result);
-        else
-            printf("%s  %-12s %-8s is the judge: the file has no expect.%s\n", base_name(path), "reference",
-                   tensor->name, tensor->name);
+        } else {
+            print_place(path, "reference");
+            printf("%-8s is the judge: the file has no expect.%s\n", tensor->name, tensor->name);
+        }
     }
 }
 
@@ -135,10 +139,12 @@ static bool check_target(tally *all, const char *path, const judge *right, int w
 
 static void list_gradients(const char *path, const casefile *from)
 {
-    for (size_t i = 0; i < from->file.count; i++)
-        if (casefile_is_expected_gradient(from, from->file.tensors[i].name))
-            printf("%s  %s: gradients are not implemented, not checked\n", base_name(path),
-                   from->file.tensors[i].name);
+    for (size_t i = 0; i < from->file.count; i++) {
+        const char *name = from->file.tensors[i].name;
+        if (!casefile_is_expected_gradient(from, name)) continue;
+        print_place(path, "-");
+        printf("%s: gradients are not implemented, not checked\n", name);
+    }
 }
 
 /* Complaints name the file, and the backend where it is one backend's. */

@@ -37,6 +37,7 @@ static bool parse(int argc, char **argv, run_choice *choice, failure *why)
     };
     int option;
     bool good = true;
+    opterr = 0;
     while (good && (option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
         switch (option) {
         case 'b':
@@ -58,7 +59,7 @@ static bool parse(int argc, char **argv, run_choice *choice, failure *why)
             choice->help = true;
             break;
         default:
-            good = failure_set(why, "see rill run --help");
+            good = command_bad_option(argv, why);
         }
     }
     if (good && !choice->help && optind + 1 != argc)

@@ -2,6 +2,8 @@
 #ifndef TOOLS_COMMANDS_H
 #define TOOLS_COMMANDS_H
 
+#include <stdbool.h>
+
 #include "failure.h"
 
 int command_info(int argc, char **argv);
@@ -11,6 +13,9 @@ int command_bench(int argc, char **argv);
 
 /* Prints "rill: WHERE: what" and answers the exit status of every failure, 1. */
 int command_fail(const char *where, const failure *why);
+
+/* Names the word that getopt_long has just refused. */
+bool command_bad_option(char **argv, failure *why);
 
 /* Prints a usage text and answers 0 on request (stdout) or 1 after a slip (stderr). */
 int command_usage(const char *text, int requested);

@@ -1,4 +1,5 @@
 /* The rill command: computes, checks and times the operators on case files and named shapes. */
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,11 @@ int command_fail(const char *where, const failure *why)
     fflush(stdout);
     fprintf(stderr, "rill: %s: %s\n", where, why->text);
     return 1;
+}
+
+bool command_bad_option(char **argv, failure *why)
+{
+    return failure_set(why, "'%s' is not an option, or its value is missing (--help tells more)", argv[optind - 1]);
 }
 
 int command_usage(const char *text, int requested)

@@ -238,7 +238,7 @@ static bool read_open(int descriptor, safetensors *file, failure *why)
 bool safetensors_read(const char *path, safetensors *file, failure *why)
 {
     *file = (safetensors){0};
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hang before it is refused */
     if (descriptor < 0) return failure_set(why, "%s", strerror(errno));
     bool good = read_open(descriptor, file, why);
     close(descriptor);
