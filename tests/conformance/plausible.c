@@ -48,7 +48,8 @@ static const plausible table[] = {
          {"h_init", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false}},
      .sizes = {BATCHES, LENGTHS, CHANNELS, STATES, {"rank", {0, 1, 2, 3, 4, 7, 8, 16, 17, 33}, 10, NULL}},
      .aliases = {{"h_final", "h_init"}},
-     .options = {CLAMPS}},
+     .options = {CLAMPS},
+     .mixed = {"x"}},
 };
 /* clang-format on */
 

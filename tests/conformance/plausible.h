@@ -52,6 +52,7 @@ typedef struct plausible {
     size_rule sizes[8];
     alias_rule aliases[4];
     option_rule options[4];
+    const char *mixed[4]; /* tensors by [.., channels] of which one channel reaches all others */
 } plausible;
 
 const plausible *plausible_find(const char *op);

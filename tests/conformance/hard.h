@@ -1,0 +1,28 @@
+/* The smallest selective_scan calls: everything 1, A = -ln 2, to be changed element by element. */
+#ifndef CONFORMANCE_HARD_H
+#define CONFORMANCE_HARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/rill.h>
+
+typedef struct hard_sizes {
+    int64_t batch, length, channels, states, groups;
+} hard_sizes;
+
+typedef struct hard_scan {
+    rill_selective_scan_args args; /* x, delta, A, B, C, y, h_final are made; the rest is the caller's to add */
+} hard_scan;
+
+/* Contiguous host tensors of one type (A in the accumulation type, as h_final). */
+hard_scan hard_make(rill_dtype dtype, hard_sizes sizes);
+void hard_free(hard_scan *scan);
+
+void set3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2, double value);
+double get3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2);
+
+/* |found - right| <= tolerance |right|; a NaN never is. */
+bool near(double found, double right, double tolerance);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * A NaN or infinity stays where SPEC lets it go: along its own channel, forward in time, within its own sequence.
+ * Every other element of every output keeps its bits.
+ *
+ *     specials [--only TARGET] [--seed N]
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "strided.h"
+
+static int axis_of(const op_tensor *t, const char *axis)
+{
+    for (int k = 0; k < t->rank; k++)
+        if (strcmp(t->axes[k], axis) == 0) return k;
+    return -1;
+}
+
+/* Where a special value was put; -1: everywhere along that axis. */
+typedef struct place {
+    int64_t sequence, step, channel;
+} place;
+
+static bool mixes(const test_case *c, const char *name)
+{
+    for (int i = 0; i < 4 && c->rules->mixed[i]; i++)
+        if (strcmp(c->rules->mixed[i], name) == 0) return true;
+    return false;
+}
+
+static int64_t sequence_of_step(const test_case *c, int64_t step)
+{
+    int64_t s = 0;
+    while (c->offsets[s + 1] <= step) s++;
+    return s;
+}
+
+/* The place in terms of sequences, from an index of an input. */
+static place place_of(const test_case *c, const op_tensor *t, const int64_t *index)
+{
+    int batch = axis_of(t, "batch"), sequence = axis_of(t, "sequences"), time = axis_of(t, "length");
+    int channel = axis_of(t, "channels");
+    place p = {-1, -1, channel >= 0 && !mixes(c, t->name) ? index[channel] : -1};
+    if (time >= 0) p.step = index[time];
+    if (batch >= 0) p.sequence = c->packed ? sequence_of_step(c, p.step) : index[batch];
+    if (sequence >= 0) p.sequence = index[sequence];
+    return p;
+}
+
+/* Whether the special value may reach an element of an output. */
+static bool reached(const test_case *c, const op_tensor *t, const int64_t *index, place from)
+{
+    place p = place_of(c, t, index);
+    if (from.sequence >= 0 && p.sequence != from.sequence) return false;
+    if (from.channel >= 0 && p.channel >= 0 && p.channel != from.channel) return false;
+    if (from.step < 0 || p.step < 0) return true;
+    return case_option(c, "reverse") ? p.step <= from.step : p.step >= from.step;
+}
+
+static bool check_outputs(const call *clean, const call *dirty, place from)
+{
+    const op *row = clean->c->op;
+    for (int i = 0; i < row->tensor_count; i++) {
+        int64_t index[RILL_MAX_RANK] = {0};
+        if (!op_is_output(&row->tensors[i]) || !clean->tensor[i].data || view_count(&clean->tensor[i]) == 0) continue;
+        do {
+            double a = view_load(&clean->tensor[i], index), b = view_load(&dirty->tensor[i], index);
+            if (reached(clean->c, &row->tensors[i], index, from) || memcmp(&a, &b, sizeof a) == 0) continue;
+            printf("%s changed from %.9g to %.9g at", row->tensors[i].name, a, b);
+            for (int k = 0; k < row->tensors[i].rank; k++) printf(" %lld", (long long)index[k]);
+            printf("\n");
+            return false;
+        } while (view_next(&clean->tensor[i], index));
+    }
+    return true;
+}
+
+static bool run(rill_context *context, const call *made)
+{
+    args_room args;
+    call_args(made, &args);
+    return args_run(context, made->c->op, &args);
+}
+
+/* Puts a value somewhere into one input, runs, and takes it out again. */
+static bool check_input(rill_context *context, rng *r, const call *clean, const call *dirty, int input)
+{
+    static const double specials[] = {NAN, INFINITY, -INFINITY};
+    const op_tensor *t = &clean->c->op->tensors[input];
+    const rill_tensor *view = &dirty->tensor[input];
+    int64_t index[RILL_MAX_RANK] = {0};
+    for (int k = 0; k < t->rank; k++) index[k] = rng_below(r, view->shape[k]);
+    double before = view_load(view, index);
+    view_store(view, index, specials[rng_below(r, 3)]);
+    bool good = run(context, dirty) && check_outputs(clean, dirty, place_of(clean->c, t, index));
+    if (!good) {
+        printf("%s at", t->name);
+        for (int k = 0; k < t->rank; k++) printf(" %lld", (long long)index[k]);
+        printf(" was %g: ", view_load(view, index));
+        case_print(clean->c);
+    }
+    view_store(view, index, before);
+    return good;
+}
+
+static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
+{
+    static const rill_dtype types[] = {RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
+    static const int64_t sizes[][4] = {{3, 70, 33, 16}, {2, 40, 130, 5}, {1, 1200, 3, 16}, {2, 33, 16, 64}};
+    draw_limits limits = {
+        .cost = 4e6, .plain = true, .packed = number % 3 ? -1 : 1, .activations = types[number % 4]};
+    rng r = rng_make(seed, number);
+    const int64_t *size = sizes[rng_below(&r, 4)];
+    op_size_set(&limits.pinned, "batch", size[0]);
+    op_size_set(&limits.pinned, "length", size[1]);
+    op_size_set(&limits.pinned, "channels", size[2]);
+    op_size_set(&limits.pinned, "states", size[3]);
+    test_case c = case_draw(seed, number, &limits);
+    call clean = call_make(&c, false), dirty = call_make(&c, false);
+    bool good = run(context, &clean);
+    for (int i = 0; i < c.op->tensor_count && good; i++) {
+        const op_tensor *t = &c.op->tensors[i];
+        bool placed = tensor_has_axis(t, "length") || tensor_has_axis(t, "sequences");
+        if (!op_is_output(t) && t->kind != OP_OFFSETS && dirty.tensor[i].data &&
+            (placed || t->kind == OP_PARAMETER) && view_count(&dirty.tensor[i]) > 0)
+            good = check_input(context, &r, &clean, &dirty, i);
+    }
+    call_free(&clean);
+    call_free(&dirty);
+    return good;
+}
+
+int main(int count, char **words)
+{
+    uint64_t seed = 3;
+    const char *only = NULL;
+    int failed = 0, tested = 0;
+    for (int i = 1; i + 1 < count; i += 2) {
+        if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], NULL, 10);
+        if (strcmp(words[i], "--only") == 0) only = words[i + 1];
+    }
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (const venue *t = venue_table; t->name; t++) {
+        rill_context *context = venue_selected(t, only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
+        if (!context) continue;
+        int before = failed;
+        for (uint64_t number = 0; number < 24; number++) failed += !check_number(context, seed, number);
+        printf("%s: %d failed\n", t->name, failed - before);
+        rill_context_destroy(context);
+        tested++;
+    }
+    return tested == 0 ? 77 : failed != 0;
+}
