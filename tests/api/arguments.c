@@ -1,0 +1,308 @@
+/*
+ * Every tensor of every operator, wrong in every way that a single tensor can be: absent, NULL, of another type, on
+ * another device, of another rank or size, with strides that leave the address space, misaligned.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calling.h"
+
+static rill_context *context;
+static const char *context_name;
+
+/* The tensor whose size the message quotes: the one that fixes an axis for the whole call. */
+static const char *binder_of(const op *row, const char *axis, bool packed)
+{
+    bool layer = op_tensor_find(row, "W_B") != NULL;
+    if (strcmp(axis, "states") == 0) return layer ? "W_B" : "A";
+    if (strcmp(axis, "groups") == 0) return "B";
+    if (strcmp(axis, "rank") == 0) return "W_delta_down";
+    return strcmp(axis, "sequences") == 0 && packed ? "offsets" : "x";
+}
+
+typedef void visit(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor);
+
+/* Calls visit with a fresh copy of a valid call, for each tensor of each operator. */
+static void each_tensor(rill_dtype activations, bool packed, visit *check)
+{
+    for (const op *const *row = op_table; *row; row++) {
+        valid_call valid = call_valid(*row, activations, packed);
+        assert_accepted(context, *row, &valid.args);
+        for (int i = 0; i < (*row)->tensor_count; i++) {
+            const op_tensor *t = &(*row)->tensors[i];
+            any_args broken = valid.args;
+            if (op_args_tensor(t, &broken)->dtype != RILL_ABSENT)
+                check(&valid, t, &broken, op_args_tensor(t, &broken));
+        }
+        call_done(&valid);
+    }
+}
+
+static void check_absent(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    char text[128];
+    tensor->dtype = RILL_ABSENT;
+    assert_refused(context, valid, broken, RILL_INVALID_DTYPE,
+                   "%s: dtype is absent but data is given, expected a dtype", t->name);
+    *tensor = (rill_tensor){0};
+    if (t->role == OP_INPUT || t->role == OP_OUTPUT)
+        assert_refused(context, valid, broken, RILL_INVALID_NULL, "%s: not given, expected a tensor %s", t->name,
+                       axes_text(t, text, sizeof text));
+}
+
+static void absent(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_absent);
+}
+
+static void check_null(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    char text[128] = "[";
+    for (int k = 0; k < t->rank; k++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", k ? ", " : "",
+                 (long long)tensor->shape[k]);
+    tensor->data = NULL;
+    assert_refused(context, valid, broken, RILL_INVALID_NULL, "%s: data is NULL, expected %s] %s", t->name, text,
+                   rill_dtype_name(tensor->dtype));
+}
+
+static void null_data(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_null);
+    each_tensor(RILL_BF16, false, check_null);
+}
+
+/* What a tensor's type may be beside these activations, as messages say it. */
+static const char *types_text(op_kind kind, rill_dtype activations)
+{
+    bool half = activations == RILL_BF16 || activations == RILL_F16;
+    const char *lead = rill_dtype_name(activations);
+    static char text[64];
+    switch (kind) {
+    case OP_WEIGHT:
+        snprintf(text, sizeof text, half ? "%s or f32" : "%s", lead);
+        break;
+    case OP_STATE:
+        snprintf(text, sizeof text, half ? "f32 or %s" : "%s", lead);
+        break;
+    case OP_PARAMETER:
+        snprintf(text, sizeof text, "%s", half ? "f32" : lead);
+        break;
+    default:
+        snprintf(text, sizeof text, "%s", lead);
+        break;
+    }
+    return text;
+}
+
+static void check_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    const rill_tensor *x = call_tensor(valid, "x");
+    tensor->dtype = t->kind == OP_OFFSETS ? RILL_F32 : RILL_I64;
+    const char *found = rill_dtype_name(tensor->dtype);
+    if (t->kind == OP_OFFSETS)
+        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", t->name, found);
+    else if (strcmp(t->name, "x") == 0)
+        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "x: dtype is i64, expected f64, f32, bf16 or f16");
+    else
+        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s (x is %s)", t->name,
+                       found, types_text(t->kind, x->dtype), rill_dtype_name(x->dtype));
+}
+
+static void check_unknown_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    char start[64];
+    tensor->dtype = (rill_dtype)99;
+    snprintf(start, sizeof start, "%s: dtype is ?, expected ", t->name);
+    assert_int_equal(valid->row->run(context, broken), RILL_INVALID_DTYPE);
+    assert_memory_equal(rill_last_error(context), start, strlen(start));
+}
+
+static void dtypes(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F64, true, check_dtype);
+    each_tensor(RILL_F32, true, check_dtype);
+    each_tensor(RILL_BF16, true, check_dtype);
+    each_tensor(RILL_F16, false, check_dtype);
+    each_tensor(RILL_F32, true, check_unknown_dtype);
+}
+
+static void check_device(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    tensor->device = RILL_CUDA;
+    assert_refused(context, valid, broken, RILL_INVALID_DEVICE,
+                   "%s: device is cuda, expected host (the context is %s)", t->name, context_name);
+    tensor->device = (rill_device)7;
+    assert_refused(context, valid, broken, RILL_INVALID_DEVICE,
+                   "%s: device is unknown, expected host (the context is %s)", t->name, context_name);
+}
+
+static void devices(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_device);
+}
+
+static void check_rank(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    static const int ranks[] = {-1, 0, 7, 1 << 30};
+    char text[128];
+    axes_text(t, text, sizeof text);
+    for (int i = 0; i < 6; i++) {
+        tensor->rank = i < 4 ? ranks[i] : t->rank + (i == 4 ? -1 : 1);
+        assert_refused(context, valid, broken, RILL_INVALID_SHAPE, "%s: rank is %d, expected %d %s", t->name,
+                       (int)tensor->rank, t->rank, text);
+    }
+}
+
+static void ranks(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_rank);
+}
+
+static void check_axis(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor, int k)
+{
+    bool packed = op_size(&valid->sizes, "batch") == 1;
+    const char *axis = t->axes[k], *binder = binder_of(valid->row, axis, packed);
+    int64_t right = tensor->shape[k];
+    tensor->shape[k] = right - 1;
+    if (strcmp(binder, t->name) != 0 && t->kind != OP_OFFSETS)
+        assert_refused(context, valid, broken, RILL_INVALID_SHAPE, "%s: axis %d is %lld, expected %lld (%s of %s)",
+                       t->name, k, (long long)right - 1, (long long)right,
+                       strcmp(axis, "sequences") == 0 && !packed ? "batch" : axis, binder);
+    tensor->shape[k] = -1;
+    assert_refused(context, valid, broken, RILL_INVALID_SHAPE, "%s: axis %d is -1, expected 0 or more", t->name, k);
+    tensor->shape[k] = INT64_MAX;
+    assert_int_not_equal(valid->row->run(context, broken), RILL_OK);
+    assert_memory_equal(rill_last_error(context), t->name, strlen(t->name));
+    tensor->shape[k] = right;
+}
+
+static void check_axes(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    for (int k = 0; k < t->rank; k++) check_axis(valid, t, broken, tensor, k);
+}
+
+static void axes(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_axes);
+    each_tensor(RILL_F64, false, check_axes);
+}
+
+static void check_strides(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    static const int64_t far[] = {-((int64_t)1 << 62), (int64_t)1 << 62, INT64_MAX, INT64_MIN};
+    for (int k = 0; k < t->rank; k++) {
+        int64_t right = tensor->stride[k];
+        if (tensor->shape[k] == 1) continue;
+        for (int i = 0; i < 4; i++) {
+            tensor->stride[k] = far[i];
+            assert_refused(context, valid, broken, RILL_INVALID_STRIDE,
+                           "%s: axis %d has size %lld and stride %lld, expected offsets below 2^63 bytes", t->name, k,
+                           (long long)tensor->shape[k], (long long)tensor->stride[k]);
+        }
+        tensor->stride[k] = right;
+    }
+}
+
+static void check_alignment(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    tensor->data = (char *)tensor->data + 1;
+    assert_refused(context, valid, broken, RILL_INVALID_STRIDE, "%s: data is aligned to 1 bytes, expected %d",
+                   t->name, (int)rill_dtype_size(tensor->dtype));
+}
+
+static void check_reserved(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    tensor->reserved = 3;
+    assert_refused(context, valid, broken, RILL_INVALID_OPTION, "%s: reserved is 3, expected 0", t->name);
+}
+
+static void strides(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, true, check_strides);
+    each_tensor(RILL_F64, false, check_strides);
+    each_tensor(RILL_F32, true, check_alignment);
+    each_tensor(RILL_F16, false, check_alignment);
+    each_tensor(RILL_F32, true, check_reserved);
+}
+
+static void check_overlap(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    const rill_tensor right = *tensor;
+    if (!op_is_output(t)) return;
+    for (int k = 0; k < t->rank; k++) {
+        if (right.shape[k] == 1) continue;
+        tensor->stride[k] = 0;
+        assert_refused(context, valid, broken, RILL_INVALID_OVERLAP,
+                       "%s: overlaps itself, found strides that meet, expected distinct elements", t->name);
+        *tensor = right;
+    }
+    for (int i = 0; i < valid->row->tensor_count; i++) {
+        const op_tensor *other = &valid->row->tensors[i];
+        if (other == t || op_args_tensor(other, broken)->dtype == RILL_ABSENT) continue;
+        tensor->data = op_args_tensor(other, broken)->data;
+        tensor->stride[t->rank - 1] = -tensor->stride[t->rank - 1]; /* not the same view, if of the same shape */
+        tensor->data =
+            (char *)tensor->data + (tensor->shape[t->rank - 1] - 1) * (int64_t)rill_dtype_size(tensor->dtype);
+        assert_int_equal(valid->row->run(context, broken), RILL_INVALID_OVERLAP);
+        const char *message = rill_last_error(context);
+        assert_true(strstr(message, t->name) != NULL && strstr(message, other->name) != NULL);
+        assert_true(strstr(message, " overlaps ") && strstr(message, ", expected disjoint memory"));
+        *tensor = right;
+    }
+}
+
+static void overlaps(void **unused)
+{
+    (void)unused;
+    each_tensor(RILL_F32, false, check_overlap);
+    each_tensor(RILL_F32, true, check_overlap);
+}
+
+/* NULL instead of a context or of the args. */
+static void no_context(void **unused)
+{
+    (void)unused;
+    for (const op *const *row = op_table; *row; row++) {
+        valid_call valid = call_valid(*row, RILL_F32, false);
+        assert_int_equal((*row)->run(NULL, &valid.args), RILL_INVALID_NULL);
+        assert_int_equal((*row)->run(context, NULL), RILL_INVALID_NULL);
+        char message[64];
+        snprintf(message, sizeof message, "args: NULL, expected rill_%s_args", (*row)->name);
+        assert_string_equal(rill_last_error(context), message);
+        assert_accepted(context, *row, &valid.args);
+        call_done(&valid);
+    }
+}
+
+int main(void)
+{
+    static const struct {
+        rill_backend backend;
+        const char *name;
+    } contexts[] = {{RILL_BACKEND_CPU, "cpu"}, {RILL_BACKEND_REFERENCE, "reference"}, {RILL_BACKEND_LOOP, "loop"}};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(absent),  cmocka_unit_test(null_data), cmocka_unit_test(dtypes),
+        cmocka_unit_test(devices), cmocka_unit_test(ranks),     cmocka_unit_test(axes),
+        cmocka_unit_test(strides), cmocka_unit_test(overlaps),  cmocka_unit_test(no_context),
+    };
+    int failed = 0;
+    for (int i = 0; i < 3; i++) {
+        context_name = contexts[i].name;
+        if (rill_context_create(&(rill_options){.backend = contexts[i].backend, .threads = 2}, &context) != RILL_OK) {
+            fprintf(stderr, "%s: %s\n", context_name, rill_last_error(NULL));
+            return 1;
+        }
+        failed += cmocka_run_group_tests_name(context_name, tests, NULL, NULL);
+        rill_context_destroy(context);
+    }
+    return failed != 0;
+}
