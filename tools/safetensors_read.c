@@ -229,7 +229,7 @@ static bool read_open(int descriptor, safetensors *file, failure *why)
     struct stat status;
     if (fstat(descriptor, &status) != 0) return failure_set(why, "%s", strerror(errno));
     if (!S_ISREG(status.st_mode)) return failure_set(why, "not a regular file");
-    uint64_t size = (uint64_t)status.st_size, header;
+    uint64_t size = (uint64_t)status.st_size, header = 0;
     file->bytes = (size_t)size;
     return read_prefix(descriptor, size, &header, why) && read_header(descriptor, header, &file->header, why) &&
            check_metadata(file->header, why) && read_body(descriptor, file, size - PREFIX - header, why);

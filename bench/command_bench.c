@@ -1,0 +1,195 @@
+/* rill bench: times shapes beside the machine's own ceilings. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "ceilings.h"
+#include "commands.h"
+#include "compare.h"
+#include "device.h"
+#include "inputs.h"
+#include "report.h"
+#include "targets.h"
+#include "timing.h"
+
+static const char usage[] =
+    "usage: rill bench [--backend auto|cpu|cuda] [--isa ISA] [--threads N] [--reproducible]\n"
+    "                  [--shape NAME|PROBLEM|FILE]... [--json FILE] [--commit TEXT] [--list] [--quick]\n\n"
+    "Measures the machine's ceilings, then the time of each shape, its floor by those ceilings, and their ratio.  A\n"
+    "PROBLEM is what a line of the output shows: \"selective_scan:f32:32x4096x256x16:delta_softplus,D mode=graph\".\n"
+    "Without --shape the named shapes of the backend run; --list prints them; --quick takes fewer samples.\n";
+
+typedef struct bench_choice {
+    target_choice target;
+    const char *json, *commit;
+    bool list, quick, help;
+    bench_problem *problems;
+    int count;
+} bench_choice;
+
+static bool parse_word(int option, bench_choice *choice, char **argv, failure *why)
+{
+    switch (option) {
+    case 'b':
+        return target_parse_backend(&choice->target, optarg, why);
+    case 'i':
+        return target_parse_isa(&choice->target, optarg, why);
+    case 't':
+        return target_parse_threads(&choice->target, optarg, why);
+    case 's':
+        return bench_find_shapes(optarg, &choice->problems, &choice->count, why);
+    case 'r':
+        choice->target.options.reproducible = true;
+        return true;
+    case 'j':
+        choice->json = optarg;
+        return true;
+    case 'c':
+        choice->commit = optarg;
+        return true;
+    case 'l':
+        choice->list = true;
+        return true;
+    case 'q':
+        choice->quick = true;
+        return true;
+    case 'h':
+        choice->help = true;
+        return true;
+    default:
+        return command_bad_option(argv, why);
+    }
+}
+
+static bool parse(int argc, char **argv, bench_choice *choice, failure *why)
+{
+    static const struct option options[] = {
+        {"backend", required_argument, NULL, 'b'},
+        {"isa", required_argument, NULL, 'i'},
+        {"threads", required_argument, NULL, 't'},
+        {"shape", required_argument, NULL, 's'},
+        {"reproducible", no_argument, NULL, 'r'},
+        {"json", required_argument, NULL, 'j'},
+        {"commit", required_argument, NULL, 'c'},
+        {"list", no_argument, NULL, 'l'},
+        {"quick", no_argument, NULL, 'q'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
+        if (!parse_word(option, choice, argv, why)) return false;
+    return optind == argc ? true : failure_set(why, "'%s' is not expected", argv[optind]);
+}
+
+static bool list_shapes(failure *why)
+{
+    bench_problem *known = NULL;
+    int count = 0;
+    bool good = bench_known_shapes(&known, &count, why);
+    for (int i = 0; good && i < count; i++)
+        printf("%-30s %-5s %s\n", known[i].name, known[i].on_cuda ? "cuda" : "cpu", known[i].text);
+    free(known);
+    return good;
+}
+
+/* The named shapes of the backend, when none was asked for. */
+static bool choose_default(bench_choice *choice, bool cuda, failure *why)
+{
+    if (choice->count) return true;
+    if (!bench_known_shapes(&choice->problems, &choice->count, why)) return false;
+    int kept = 0;
+    for (int i = 0; i < choice->count; i++) {
+        const bench_problem *problem = &choice->problems[i];
+        bool here = cuda ? problem->on_cuda : problem->on_cpu;
+        if (here && (problem->quick || !choice->quick)) choice->problems[kept++] = *problem;
+    }
+    choice->count = kept;
+    return true;
+}
+
+static bool time_problem(const bench_choice *choice, rill_context *context, bench_device *device,
+                         const bench_problem *problem, bench_result *result, failure *why)
+{
+    bench_call made;
+    if (!bench_call_open(&made, problem, context, why)) return false;
+    bool good;
+    if (device && problem->mode != BENCH_EAGER)
+        good = bench_device_time(device, problem->mode, choice->quick, bench_call_run, &made, &result->time, why);
+    else
+        good = bench_time_host(context, problem->mode, choice->quick, bench_call_run, &made, &result->time, why);
+    good = good && bench_call_sound(&made, why);
+    bench_call_close(&made);
+    return good;
+}
+
+static bool compare(const bench_choice *choice, const bench_report *report, const bench_problem *problem,
+                    bench_result *result, failure *why)
+{
+    const rill_options *options = &choice->target.options;
+    if (problem->yardstick && !bench_compare_yardstick(problem, options, choice->quick, result, why)) return false;
+    if (!problem->threads || report->threads < 2) return true;
+    return bench_compare_threads(problem, options, report->threads, choice->quick, result, why);
+}
+
+static bool run_problems(const bench_choice *choice, rill_context *context, bench_device *device,
+                         bench_report *report, failure *why)
+{
+    bench_report_print_head(report);
+    for (int i = 0; i < choice->count; i++) {
+        const bench_problem *problem = &choice->problems[i];
+        bench_result *result = &report->results[report->count];
+        failure inner;
+        *result = (bench_result){.problem = *problem, .floor = bench_find_floor(problem, &report->ceilings)};
+        bool cpu = rill_context_backend(context) == RILL_BACKEND_CPU;
+        if (!time_problem(choice, context, device, problem, result, &inner) ||
+            (cpu && !compare(choice, report, problem, result, &inner)))
+            return failure_set(why, "%s: %s", problem->text, inner.text);
+        report->count++;
+        bench_report_print(report, result);
+    }
+    return true;
+}
+
+static bool run_on(bench_choice *choice, rill_context *context, bench_device *device, failure *why)
+{
+    bench_report report;
+    bench_report_begin(&report, context, target_name_of(context), choice->commit);
+    bool good = device ? bench_device_ceilings(device, choice->quick, &report.ceilings, why)
+                       : bench_cpu_ceilings(report.threads, choice->quick, &report.ceilings, why);
+    if (!good || !choose_default(choice, device != NULL, why)) return false;
+    report.results = calloc((size_t)choice->count + 1, sizeof *report.results);
+    if (!report.results) return failure_set(why, "out of memory");
+    good = run_problems(choice, context, device, &report, why);
+    if (good && choice->json) good = bench_report_write(&report, choice->json, why);
+    free(report.results);
+    return good;
+}
+
+static bool run_all(bench_choice *choice, failure *why)
+{
+    rill_context *context;
+    bench_device *device = NULL;
+    if (rill_context_create(&choice->target.options, &context) != RILL_OK)
+        return failure_set(why, "%s", rill_last_error(NULL));
+    bool cuda = rill_context_backend(context) == RILL_BACKEND_CUDA;
+    bool good = !cuda || bench_device_open(context, &device, why);
+    good = good && run_on(choice, context, device, why);
+    rill_context_destroy(context);
+    bench_device_close(device);
+    return good;
+}
+
+int command_bench(int argc, char **argv)
+{
+    bench_choice choice = {0};
+    failure why;
+    bool good = parse(argc, argv, &choice, &why);
+    if (good && !choice.help) good = choice.list ? list_shapes(&why) : run_all(&choice, &why);
+    free(choice.problems);
+    if (!good) return command_fail("bench", &why);
+    return choice.help ? command_usage(usage, 1) : 0;
+}

@@ -1,0 +1,15 @@
+/* The cpu backend beside a plain loop, and many threads beside one. */
+#ifndef BENCH_COMPARE_H
+#define BENCH_COMPARE_H
+
+#include "bench.h"
+
+/* One thread each, by turns: result->yardstick_ratio and _error.  Only selective_scan in f32 has a yardstick. */
+bool bench_compare_yardstick(const bench_problem *problem, const rill_options *options, bool quick,
+                             bench_result *result, failure *why);
+
+/* One and `threads` threads by turns, rill and an FMA loop: result->threads_ratio and the two speed-ups. */
+bool bench_compare_threads(const bench_problem *problem, const rill_options *options, int threads, bool quick,
+                           bench_result *result, failure *why);
+
+#endif

@@ -1,0 +1,176 @@
+#include "inputs.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "half.h"
+#include "measure.h"
+
+/* A value in place i of a stream: four uniforms added up, which is near enough to normal. */
+static double draw(uint64_t stream, int64_t i, const op_draw *how)
+{
+    uint64_t bits = stream + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+    bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
+    bits ^= bits >> 31;
+    double sum = (double)(bits & 0xffff) + (double)(bits >> 16 & 0xffff);
+    sum += (double)(bits >> 32 & 0xffff) + (double)(bits >> 48);
+    double value = how->mean + how->deviation * (sum + 2.0 - 4 * 32768.0) * (1.7320508075688772 / 65536.0);
+    return how->minus_exp ? -exp(value) : value;
+}
+
+static void store(void *memory, rill_dtype dtype, int64_t i, double value)
+{
+    if (dtype == RILL_F64)
+        ((double *)memory)[i] = value;
+    else if (dtype == RILL_F32)
+        ((float *)memory)[i] = (float)value;
+    else if (dtype == RILL_BF16)
+        ((uint16_t *)memory)[i] = rl_bf16_from_float((float)value);
+    else
+        ((uint16_t *)memory)[i] = rl_f16_from_float((float)value);
+}
+
+static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count, uint64_t stream)
+{
+    if (op_is_output(tensor)) {
+        memset(view->data, 0xff, (size_t)count * rill_dtype_size(view->dtype)); /* NaN */
+        return;
+    }
+    if (tensor->kind == OP_OFFSETS) return;
+    op_draw how = tensor->draw;
+    if (tensor->kind == OP_WEIGHT) how.deviation /= sqrt((double)view->shape[view->rank - 1]);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i++) store(view->data, view->dtype, i, draw(stream, i, &how));
+}
+
+/* Sequences of nearly equal lengths. */
+static void fill_offsets(const bench_problem *problem, const rill_tensor *view)
+{
+    int64_t sequences = view->shape[0] - 1, length = op_size(&problem->sizes, "length");
+    for (int64_t s = 0; s <= sequences; s++)
+        ((int64_t *)view->data)[s] = sequences ? (int64_t)((double)length * (double)s / (double)sequences) : 0;
+}
+
+static rill_tensor shaped(const bench_problem *problem, const op_tensor *tensor, int64_t *count)
+{
+    int64_t shape[RILL_MAX_RANK];
+    *count = 1;
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        shape[axis] = op_size(&problem->sizes, tensor->axes[axis]);
+        *count *= shape[axis];
+    }
+    rill_dtype dtype = op_default_type(tensor->kind, problem->dtype);
+    return rill_tensor_view(RILL_HOST, NULL, dtype, tensor->rank, shape, NULL);
+}
+
+static bool refused(const bench_call *made, failure *why)
+{
+    return failure_set(why, "%s", rill_last_error(made->context));
+}
+
+/* Fills a tensor in the context's memory, through the host's where that is another. */
+static bool place(const bench_call *made, int row, uint64_t stream, void **memory, rill_tensor *view, failure *why)
+{
+    const op_tensor *tensor = &made->problem->operation->tensors[row];
+    bool device = rill_context_backend(made->context) == RILL_BACKEND_CUDA;
+    int64_t count;
+    *view = shaped(made->problem, tensor, &count);
+    size_t bytes = (size_t)count * rill_dtype_size(view->dtype);
+    if (rill_alloc(made->context, bytes, memory) != RILL_OK) return refused(made, why);
+    rill_tensor host = *view;
+    host.data = device ? malloc(bytes ? bytes : 1) : *memory;
+    if (device && !host.data) return failure_set(why, "out of memory");
+    fill(tensor, &host, count, stream);
+    if (tensor->kind == OP_OFFSETS) fill_offsets(made->problem, &host);
+    view->data = *memory;
+    bool good = true;
+    if (device) {
+        view->device = RILL_CUDA;
+        good = rill_copy(made->context, view, &host) == RILL_OK ? true : refused(made, why);
+        free(host.data);
+    }
+    return good;
+}
+
+static bool add_states(bench_call *made, failure *why)
+{
+    const op *row = made->problem->operation;
+    const op_tensor *init = op_tensor_find(row, "h_init");
+    if (!init) return failure_set(why, "%s has no state to decode with", row->name);
+    rill_tensor view;
+    for (int i = 0; i < BENCH_ROTATING; i++)
+        if (!place(made, (int)(init - row->tensors), (uint64_t)(100 + i) << 40, &made->states[i], &view, why))
+            return false;
+    return true;
+}
+
+static bool open_all(bench_call *made, failure *why)
+{
+    const op *row = made->problem->operation;
+    for (int i = 0; i < row->tensor_count; i++)
+        if (made->problem->given[i] && !place(made, i, (uint64_t)(i + 1) << 40, &made->memory[i],
+                                              op_args_tensor(&row->tensors[i], made->args), why))
+            return false;
+    for (int i = 0; i < row->option_count; i++) {
+        void *field = (char *)made->args + row->options[i].offset;
+        if (row->options[i].type == OP_BOOL)
+            *(bool *)field = made->problem->option[i] != 0.0;
+        else
+            *(double *)field = made->problem->option[i];
+    }
+    return made->problem->mode == BENCH_DECODE ? add_states(made, why) : true;
+}
+
+bool bench_call_open(bench_call *made, const bench_problem *problem, rill_context *context, failure *why)
+{
+    *made = (bench_call){.problem = problem, .context = context, .args = calloc(1, problem->operation->args_size)};
+    if (!made->args) return failure_set(why, "out of memory");
+    if (open_all(made, why)) return true;
+    bench_call_close(made);
+    return false;
+}
+
+void bench_call_close(bench_call *made)
+{
+    rill_synchronize(made->context);
+    for (int i = 0; i < OP_MAX_TENSORS; i++) rill_free(made->context, made->memory[i]);
+    for (int i = 0; i < BENCH_ROTATING; i++) rill_free(made->context, made->states[i]);
+    free(made->args);
+    *made = (bench_call){0};
+}
+
+bool bench_call_run(void *data, failure *why)
+{
+    bench_call *made = data;
+    const op *row = made->problem->operation;
+    if (made->problem->mode == BENCH_DECODE) {
+        void *state = made->states[made->next];
+        made->next = (made->next + 1) % BENCH_ROTATING;
+        op_args_tensor(op_tensor_find(row, "h_init"), made->args)->data = state;
+        op_args_tensor(op_tensor_find(row, "h_final"), made->args)->data = state;
+    }
+    return row->run(made->context, made->args) == RILL_OK ? true : refused(made, why);
+}
+
+bool bench_call_sound(bench_call *made, failure *why)
+{
+    enum { SAMPLES = 1009 };
+    const op *row = made->problem->operation;
+    for (int i = 0; i < row->tensor_count; i++) {
+        if (!op_is_output(&row->tensors[i]) || !made->problem->given[i]) continue;
+        const rill_tensor *view = op_args_tensor(&row->tensors[i], made->args);
+        int64_t count = 1;
+        for (int axis = 0; axis < view->rank; axis++) count *= view->shape[axis];
+        if (count == 0) continue;
+        double room[SAMPLES];
+        int64_t samples = count < SAMPLES ? count : SAMPLES, stride = count / samples;
+        rill_tensor to = rill_tensor_1d(room, view->dtype, samples);
+        rill_tensor from = rill_tensor_view(view->device, view->data, view->dtype, 1, &samples, &stride);
+        if (rill_copy(made->context, &to, &from) != RILL_OK) return refused(made, why);
+        for (int64_t k = 0; k < samples; k++)
+            if (isnan(measure_load(&to, &k))) return failure_set(why, "%s holds NaN", row->tensors[i].name);
+    }
+    return true;
+}

@@ -1,0 +1,170 @@
+/* A problem is a text: what rill bench prints is what reproduces it on the command line. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+static rill_dtype parse_type(const char *text)
+{
+    static const rill_dtype types[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(rill_dtype_name(types[i]), text) == 0) return types[i];
+    return RILL_ABSENT;
+}
+
+static bool parse_size(const char *text, int64_t *size)
+{
+    char *end;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    *size = value;
+    return !errno && end != text && !*end && value >= 0 && value <= INT64_C(1) << 40;
+}
+
+static bool parse_sizes(char *text, bench_problem *problem, failure *why)
+{
+    const op *row = problem->operation;
+    char *rest = NULL, *word = strtok_r(text, "x", &rest);
+    for (int axis = 0; axis < RILL_MAX_RANK && row->problem_axes[axis]; axis++) {
+        int64_t size;
+        if (!word || !parse_size(word, &size))
+            return failure_set(why, "the size of %s is missing or not a number", row->problem_axes[axis]);
+        op_size_set(&problem->sizes, row->problem_axes[axis], size);
+        word = strtok_r(NULL, "x", &rest);
+    }
+    return word ? failure_set(why, "'%s' is one size too many", word) : true;
+}
+
+/* The axis' name as the operator's row spells it; NULL where it has none such. */
+static const char *own_axis(const op *row, const char *name)
+{
+    for (int i = 0; i < row->tensor_count; i++)
+        for (int axis = 0; axis < row->tensors[i].rank; axis++) {
+            const char *own = row->tensors[i].axes[axis];
+            if (strcmp(own, name) == 0) return own;
+        }
+    return NULL;
+}
+
+static void give(bench_problem *problem, const char *tensor)
+{
+    const op_tensor *found = op_tensor_find(problem->operation, tensor);
+    if (found) problem->given[found - problem->operation->tensors] = true;
+}
+
+static bool parse_setting(char *word, char *value, bench_problem *problem, failure *why)
+{
+    const op *row = problem->operation;
+    const op_option *option = op_option_find(row, word);
+    if (option) {
+        problem->option[option - row->options] = strtod(value, NULL);
+        return true;
+    }
+    const char *axis = own_axis(row, word);
+    int64_t size;
+    if (!axis || !parse_size(value, &size)) return failure_set(why, "'%s=%s' is no option or axis", word, value);
+    op_size_set(&problem->sizes, axis, size);
+    for (int i = 0; i < row->rule_count; i++)
+        if (strcmp(row->rules[i].axis, axis) == 0) give(problem, row->rules[i].unless);
+    return true;
+}
+
+static bool parse_words(char *text, bench_problem *problem, failure *why)
+{
+    char *rest = NULL;
+    for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        char *equals = strchr(word, '=');
+        if (equals) *equals = '\0';
+        const op_option *option = op_option_find(problem->operation, word);
+        const op_tensor *tensor = op_tensor_find(problem->operation, word);
+        if (equals) {
+            if (!parse_setting(word, equals + 1, problem, why)) return false;
+        } else if (option && option->type == OP_BOOL) {
+            problem->option[option - problem->operation->options] = 1.0;
+        } else if (tensor && (tensor->role == OP_OPTIONAL_INPUT || tensor->role == OP_OPTIONAL_OUTPUT)) {
+            give(problem, word);
+        } else {
+            return failure_set(why, "'%s' is no optional tensor and no option of %s", word, problem->operation->name);
+        }
+    }
+    return true;
+}
+
+static bool parse_key(char *key, bench_problem *problem, failure *why)
+{
+    char *value = strchr(key, '=');
+    if (!value) return failure_set(why, "'%s' is not KEY=VALUE", key);
+    *value++ = '\0';
+    if (strcmp(key, "on") == 0) {
+        problem->on_cpu = strstr(value, "cpu") != NULL;
+        problem->on_cuda = strstr(value, "cuda") != NULL;
+    } else if (strcmp(key, "quick") == 0) {
+        problem->quick = strcmp(value, "1") == 0;
+    } else if (strcmp(key, "compare") == 0) {
+        problem->yardstick = strstr(value, "yardstick") != NULL;
+        problem->threads = strstr(value, "threads") != NULL;
+    } else if (strcmp(key, "mark.h200") == 0) {
+        problem->cuda_mark_ms = strtod(value, NULL);
+    } else if (strcmp(key, "mode") == 0) {
+        static const char *const modes[] = {"call", "eager", "graph", "decode"};
+        for (int i = 0; i < 4; i++) {
+            if (strcmp(value, modes[i]) != 0) continue;
+            problem->mode = (bench_mode)i;
+            return true;
+        }
+        return failure_set(why, "mode '%s' is none of call, eager, graph, decode", value);
+    } else {
+        return failure_set(why, "'%s' is not a key", key);
+    }
+    return true;
+}
+
+/* The rules' sizes and the required tensors; decoding carries the state in place. */
+static void complete(bench_problem *problem)
+{
+    const op *row = problem->operation;
+    if (problem->mode == BENCH_DECODE) {
+        give(problem, "h_init");
+        give(problem, "h_final");
+    }
+    for (int i = 0; i < row->tensor_count; i++) {
+        op_role role = row->tensors[i].role;
+        if (role == OP_INPUT || role == OP_OUTPUT) problem->given[i] = true;
+    }
+    for (int i = 0; i < row->rule_count; i++) {
+        const op_axis_rule *rule = &row->rules[i];
+        const op_tensor *unless = op_tensor_find(row, rule->unless);
+        if (unless && !problem->given[unless - row->tensors])
+            op_size_set(&problem->sizes, rule->axis, op_size(&problem->sizes, rule->same_as));
+        else if (op_size(&problem->sizes, rule->axis) < 0)
+            op_size_set(&problem->sizes, rule->axis, 1);
+    }
+    if (op_size(&problem->sizes, "groups") < 0) op_size_set(&problem->sizes, "groups", 1);
+}
+
+bool bench_parse(const char *line, bench_problem *problem, failure *why)
+{
+    char copy[2 * BENCH_TEXT], *rest = NULL, *parts = NULL;
+    *problem = (bench_problem){.on_cpu = true, .on_cuda = true};
+    if ((size_t)snprintf(copy, sizeof copy, "%s", line) >= sizeof copy)
+        return failure_set(why, "the line is too long");
+    char *text = strtok_r(copy, " \t\r\n", &rest);
+    if (!text || strlen(text) >= BENCH_TEXT) return failure_set(why, "a problem is missing or too long");
+    strcpy(problem->text, text);
+    strcpy(problem->name, "-");
+    char *name = strtok_r(text, ":", &parts), *type = strtok_r(NULL, ":", &parts);
+    char *sizes = strtok_r(NULL, ":", &parts), *words = strtok_r(NULL, ":", &parts);
+    problem->operation = name ? op_find(name) : NULL;
+    if (!problem->operation) return failure_set(why, "operator '%s' is not known", name ? name : "");
+    problem->dtype = type ? parse_type(type) : RILL_ABSENT;
+    if (problem->dtype == RILL_ABSENT)
+        return failure_set(why, "type '%s' is none of f64, f32, bf16, f16", type ? type : "");
+    if (!sizes) return failure_set(why, "sizes are missing");
+    if (!parse_sizes(sizes, problem, why) || (words && !parse_words(words, problem, why))) return false;
+    for (char *key = strtok_r(NULL, " \t\r\n", &rest); key; key = strtok_r(NULL, " \t\r\n", &rest))
+        if (!parse_key(key, problem, why)) return false;
+    complete(problem);
+    return true;
+}
