@@ -1,0 +1,87 @@
+/*
+ * The inner loops of the cpu backend: one table an instruction set and accumulation type ("real", float or double).
+ *
+ * All of them work on tiles in scratch memory.  A tile has `rows` rows of one vector, the lanes of a row being
+ * neighbouring channels; the rows are steps of time or states.  Lanes beyond the last channel hold whatever a channel
+ * of zeros gives: they are computed, never stored, and no lane sees another.
+ */
+#ifndef RL_CPU_KERNELS_H
+#define RL_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/tensor.h>
+
+/* States that one pass of the recurrence keeps in registers, and the grouping in which Σ C h is summed. */
+enum { RL_STATE_BLOCK = 4 };
+
+/* A matrix somewhere in a tensor; row and lane are strides in elements, of any sign. */
+typedef struct rl_matrix {
+    void *data;
+    rill_dtype dtype;
+    int64_t row, lane;
+} rl_matrix;
+
+/* What turns delta into the step size; bias may be NULL. */
+typedef struct rl_step_rule {
+    const void *bias; /* [lanes] of real */
+    bool softplus;
+    double low, high;
+} rl_step_rule;
+
+/*
+ * The recurrence of a run of states of one vector over a tile.  B and C of a block of states lie together,
+ * `bc`[block][row][B's states, C's states], each entry one number for all lanes, or one a lane when `spread`.
+ */
+typedef struct rl_recurrence {
+    int64_t rows, states;
+    const void *delta;   /* [rows][lanes] */
+    const void *input;   /* [rows][lanes] δ x */
+    const void *bound;   /* [lanes] the largest |δ| of the tile */
+    const void *A;       /* [states][lanes] */
+    const void *A_bound; /* [blocks][lanes] the largest |A| of each block of states */
+    const void *bc;
+    void *h;         /* [states][lanes], in and out */
+    void *y;         /* [rows][lanes] */
+    bool accumulate; /* the first block adds to y instead of writing it */
+    bool fresh;      /* there is no state before the first row: it is not read there, nor is the decay */
+    bool spread;
+} rl_recurrence;
+
+/* B and C of a tile: rows are steps, lanes are states, data lies at the first step, state 0, the first lane's group.
+ */
+typedef struct rl_input_tile {
+    rl_matrix B, C;
+    int64_t rows, states;
+    bool spread; /* the rest is for spread tiles: lanes of more than one group */
+    int64_t lanes;
+    int64_t B_group, C_group; /* strides */
+    int64_t group_channels;   /* channels that share a group */
+    int64_t phase;            /* channels of the first group that come before the first lane */
+} rl_input_tile;
+
+typedef struct rl_kernels {
+    int lanes;
+
+    /* Tile from matrix: rows at `pitch` reals; lanes beyond `lanes` become 0.  Any strides, all activations' types.
+     */
+    void (*load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t rows, int64_t lanes);
+    /* Matrix from tile, rounded to the matrix's type.  Lanes beyond `lanes` are not stored. */
+    void (*store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
+
+    /* B and C of a tile into `bc`, laid out as rl_recurrence reads it. */
+    void (*pack)(void *bc, const rl_input_tile *from);
+    /* A into its finite range, after A = -exp(A) if `negate_exp`; bound[blocks][lanes] as in rl_recurrence. */
+    void (*prepare_A)(void *A, void *bound, int64_t states, bool negate_exp);
+    /* delta becomes the step size, input becomes δ x, bound[lanes] the largest |δ|. */
+    void (*prepare_step)(void *delta, void *input, void *bound, const void *x, int64_t rows,
+                         const rl_step_rule *rule);
+    void (*recur)(const rl_recurrence *recurrence);
+    /* to += from */
+    void (*add)(void *to, const void *from, int64_t rows);
+    /* y += D x, then y *= z σ(z); D [lanes] and z may be NULL. */
+    void (*finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
+} rl_kernels;
+
+#endif

@@ -1,0 +1,20 @@
+/* The functions of one instruction set and accumulation type, and the table that holds them. */
+#ifndef RL_CPU_TABLE_H
+#define RL_CPU_TABLE_H
+
+#include "kernels.h"
+#include "vec.h"
+
+void RL_NAME(rl_load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t rows, int64_t lanes);
+void RL_NAME(rl_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
+void RL_NAME(rl_pack)(void *bc, const rl_input_tile *from);
+void RL_NAME(rl_prepare_A)(void *A, void *bound, int64_t states, bool negate_exp);
+void RL_NAME(rl_prepare_step)(void *delta, void *input, void *bound, const void *x, int64_t rows,
+                              const rl_step_rule *rule);
+void RL_NAME(rl_recur)(const rl_recurrence *recurrence);
+void RL_NAME(rl_add)(void *to, const void *from, int64_t rows);
+void RL_NAME(rl_finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
+
+extern const rl_kernels RL_NAME(rl_kernels);
+
+#endif

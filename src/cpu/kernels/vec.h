@@ -1,0 +1,156 @@
+/*
+ * The vector of an instruction set: LANES numbers of the accumulation type, one channel a lane.  Every source in this
+ * folder is compiled for each instruction set (RL_ISA) and both accumulation types (RL_REAL_BITS).  GCC's vector
+ * extensions carry the arithmetic; only what they lack is written with intrinsics here.
+ */
+#ifndef RL_CPU_VEC_H
+#define RL_CPU_VEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#if defined(__AVX512F__)
+#define RL_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define RL_VECTOR_BYTES 32
+#else
+#define RL_VECTOR_BYTES 16
+#endif
+
+#define RL_INLINE static inline __attribute__((always_inline))
+
+#if RL_REAL_BITS == 32
+typedef float real;
+typedef int32_t integer;
+#else
+typedef double real;
+typedef int64_t integer;
+#endif
+
+enum { LANES = RL_VECTOR_BYTES / (RL_REAL_BITS / 8) };
+
+typedef real vreal __attribute__((vector_size(RL_VECTOR_BYTES)));
+typedef integer vint __attribute__((vector_size(RL_VECTOR_BYTES)));
+typedef real vreal_loose __attribute__((vector_size(RL_VECTOR_BYTES), aligned(RL_REAL_BITS / 8), may_alias));
+
+#define RL_JOIN_(name, isa, bits) name##_##isa##_f##bits
+#define RL_JOIN(name, isa, bits) RL_JOIN_(name, isa, bits)
+#define RL_NAME(name) RL_JOIN(name, RL_ISA, RL_REAL_BITS)
+
+#if defined(__AVX512F__)
+#define RL_X86(name, suffix) RL_X86_(_mm512_, name, suffix)
+#elif defined(__AVX2__)
+#define RL_X86(name, suffix) RL_X86_(_mm256_, name, suffix)
+#else
+#define RL_X86(name, suffix) RL_X86_(_mm_, name, suffix)
+#endif
+#define RL_X86_(prefix, name, suffix) prefix##name##_##suffix
+#if RL_REAL_BITS == 32
+#define RL_OP(name) RL_X86(name, ps)
+#else
+#define RL_OP(name) RL_X86(name, pd)
+#endif
+
+RL_INLINE vreal splat(real value)
+{
+    return value - (vreal){0};
+}
+
+RL_INLINE vint splat_bits(integer value)
+{
+    return value - (vint){0};
+}
+
+RL_INLINE vreal load_any(const void *from)
+{
+    return *(const vreal_loose *)from;
+}
+
+RL_INLINE void store_any(void *to, vreal value)
+{
+    *(vreal_loose *)to = value;
+}
+
+/* a b + c, rounded once where the machine can. */
+RL_INLINE vreal fma_(vreal a, vreal b, vreal c)
+{
+#if defined(__FMA__)
+    return RL_OP(fmadd)(a, b, c);
+#elif defined(__aarch64__) && RL_REAL_BITS == 32
+    return vfmaq_f32(c, a, b);
+#elif defined(__aarch64__)
+    return vfmaq_f64(c, a, b);
+#else
+    return a * b + c;
+#endif
+}
+
+/* a > b ? yes : no, lane by lane; a comparison with NaN is false. */
+RL_INLINE vreal if_greater(vreal a, vreal b, vreal yes, vreal no)
+{
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), no, yes);
+#elif defined(__AVX512F__)
+    return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), no, yes);
+#else
+    vint mask = a > b;
+    return (vreal)((mask & (vint)yes) | (~mask & (vint)no));
+#endif
+}
+
+/* NaN passes through; the limits are not NaN. */
+RL_INLINE vreal at_least(vreal value, vreal low)
+{
+#if defined(__x86_64__)
+    return RL_OP(max)(low, value); /* answers its second operand when either is NaN */
+#else
+    return if_greater(low, value, low, value);
+#endif
+}
+
+RL_INLINE vreal at_most(vreal value, vreal high)
+{
+#if defined(__x86_64__)
+    return RL_OP(min)(high, value);
+#else
+    return if_greater(value, high, high, value);
+#endif
+}
+
+/* Whether every lane of a is at most b; false where either is NaN. */
+RL_INLINE int all_at_most(vreal a, vreal b)
+{
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    return _mm512_cmp_ps_mask(a, b, _CMP_LE_OQ) == 0xffff;
+#elif defined(__AVX512F__)
+    return _mm512_cmp_pd_mask(a, b, _CMP_LE_OQ) == 0xff;
+#elif defined(__AVX2__)
+    return RL_OP(movemask)((vreal)(a <= b)) == (1 << LANES) - 1;
+#else
+    vint mask = a <= b;
+    integer every = -1;
+    for (int lane = 0; lane < LANES; lane++) every &= mask[lane];
+    return every != 0;
+#endif
+}
+
+/* The magnitude's bits, which order as integers do: finite < infinity < NaN. */
+RL_INLINE vint magnitude_bits(vreal value)
+{
+    return (vint)value &
+           (RL_REAL_BITS == 32 ? splat_bits((integer)0x7fffffff) : splat_bits((integer)0x7fffffffffffffff));
+}
+
+RL_INLINE vint greater_bits(vint a, vint b)
+{
+    vint mask = a > b;
+    return (a & mask) | (b & ~mask);
+}
+
+#endif

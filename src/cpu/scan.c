@@ -1,0 +1,323 @@
+#include "scan.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum {
+    TILE_ROWS = 64, /* steps of a tile: its arrays and a block's B and C stay in 32 KiB */
+    LEAST_TILE_ROWS = 8,
+    INPUT_BYTES = 32 << 10,  /* of a tile's B and C, unless LEAST_TILE_ROWS need more */
+    BLOCK_CHANNELS = 64,     /* share one packing of B and C, and whole cache lines */
+    STATE_BYTES = 256 << 10, /* of a block's A and h */
+    SLICES = 8,              /* at most so many threads share one vector's states */
+    TASKS_PER_THREAD = 4,
+    NARROW_ROWS = 512,   /* steps from which sharing one piece among threads pays its barriers */
+    SMALL_WORK = 1 << 14 /* state steps that one thread does in about the time of starting a team */
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t quotient_up(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+int rl_scan_threads(const rill_context *context, int64_t steps, int64_t states)
+{
+    return steps < SMALL_WORK / (states + 4) ? 1 : context->options.threads;
+}
+
+/* Narrow groups waste lanes unless their channels share vectors. */
+static bool wants_spread(const rl_scan *scan)
+{
+    return scan->groups > 1 && scan->channels / scan->groups <= scan->kernels->lanes / 2;
+}
+
+size_t rl_inputs_size(const rl_scan *scan, int64_t rows)
+{
+    size_t entry = scan->spread ? scan->vector_size : scan->real_size;
+    return ((size_t)(rows * 2 * scan->states) * entry + 63) & ~(size_t)63;
+}
+
+size_t rl_vector_state_size(const rl_scan *scan)
+{
+    return (size_t)(2 * scan->states + scan->state_blocks + 2) * scan->vector_size;
+}
+
+rl_vector_state rl_vector_state_in(const rl_scan *scan, void *memory)
+{
+    const size_t vector = scan->vector_size, states = (size_t)scan->states * vector;
+    char *next = memory;
+    rl_vector_state v = {.A = next, .h = next + states, .A_bound = next + 2 * states};
+    v.D = v.A_bound + (size_t)scan->state_blocks * vector;
+    v.bias = v.D + vector;
+    return v;
+}
+
+/* A thread's tile arrays: x, delta, input, y, a slice's y, z; the bound; then B and C. */
+static size_t tile_scratch_size(const rl_scan *scan)
+{
+    return (size_t)(6 * scan->tile_rows + 1) * scan->vector_size + rl_inputs_size(scan, scan->tile_rows);
+}
+
+static void plan_blocks(rl_scan *scan, int64_t pieces)
+{
+    const int64_t lanes = scan->kernels->lanes, wanted = (int64_t)scan->threads * TASKS_PER_THREAD;
+    scan->spread = wants_spread(scan);
+    scan->stripe_channels = scan->spread ? scan->channels : scan->channels / scan->groups;
+    scan->stripe_vectors = quotient_up(scan->stripe_channels, lanes);
+    int64_t stripes = scan->spread ? 1 : scan->groups,
+            fit = most(1, STATE_BYTES / (int64_t)rl_vector_state_size(scan));
+    scan->vectors = stripes * scan->stripe_vectors;
+    scan->block_vectors = scan->spread ? 1 : most(1, least(least(BLOCK_CHANNELS / lanes, scan->stripe_vectors), fit));
+    while (scan->block_vectors > 1 &&
+           stripes * quotient_up(scan->stripe_vectors, scan->block_vectors) * pieces < wanted)
+        scan->block_vectors = (scan->block_vectors + 1) / 2;
+    scan->stripe_blocks = quotient_up(scan->stripe_vectors, scan->block_vectors);
+    scan->blocks = stripes * scan->stripe_blocks;
+}
+
+/* Few long pieces: one thread a vector would leave threads idle for more than a seventh of the time. */
+static bool wants_narrow(const rl_scan *scan, int64_t pieces, int64_t longest)
+{
+    int64_t tasks = scan->vectors * pieces, threads = scan->threads;
+    return longest >= NARROW_ROWS && tasks > 0 && tasks < 3 * threads &&
+           quotient_up(tasks, threads) * threads * 7 > tasks * 8;
+}
+
+rill_status rl_scan_plan(rill_context *context, rl_scan *scan, int threads, int64_t pieces, int64_t longest)
+{
+    scan->threads = threads;
+    scan->real_size = scan->f64 ? sizeof(double) : sizeof(float);
+    scan->vector_size = (size_t)scan->kernels->lanes * scan->real_size;
+    scan->state_blocks = quotient_up(scan->states, RL_STATE_BLOCK);
+    scan->slices = least(SLICES, scan->state_blocks);
+    plan_blocks(scan, pieces);
+    size_t row = rl_inputs_size(scan, 1);
+    scan->tile_rows = row ? INPUT_BYTES / (int64_t)row : TILE_ROWS;
+    scan->tile_rows = least(most(least(scan->tile_rows, TILE_ROWS), LEAST_TILE_ROWS), most(longest, 1));
+    scan->scratch_size = tile_scratch_size(scan) + (size_t)scan->block_vectors * rl_vector_state_size(scan);
+    scan->scratch_size = (scan->scratch_size + 255) & ~(size_t)255;
+    rill_status status = rl_workspace_take(context, scan->scratch_size * (size_t)threads, &scan->scratch);
+    if (status != RILL_OK || !wants_narrow(scan, pieces, longest)) return status;
+    void *memory;
+    status = rl_workspace_take(context, rl_narrow_size(scan), &memory);
+    if (status == RILL_OK) rl_narrow_plan(scan, memory);
+    return status;
+}
+
+static char *element(const rill_tensor *tensor, int64_t i0, int64_t i1)
+{
+    int64_t offset = i0 * tensor->stride[0] + (tensor->rank > 1 ? i1 * tensor->stride[1] : 0);
+    return (char *)tensor->data + offset * (int64_t)rill_dtype_size(tensor->dtype);
+}
+
+/* A vector of a tensor [channels], or zeros. */
+static void load_vector(const rl_scan *scan, const rill_tensor *tensor, rl_vector_place place, void *to)
+{
+    if (!tensor->data) return;
+    rl_matrix m = {.data = element(tensor, place.channel, 0), .dtype = tensor->dtype, .lane = tensor->stride[0]};
+    scan->kernels->load(to, scan->kernels->lanes, &m, 1, place.lanes);
+}
+
+void rl_load_parameters(const rl_scan *scan, rl_vector_place place, const rl_vector_state *v)
+{
+    load_vector(scan, &scan->D, place, v->D);
+    load_vector(scan, &scan->delta_bias, place, v->bias);
+    if (scan->states == 0) return;
+    rl_matrix A = {.data = element(&scan->A, place.channel, 0), .dtype = scan->A.dtype};
+    A.row = scan->A.stride[1], A.lane = scan->A.stride[0];
+    scan->kernels->load(v->A, scan->kernels->lanes, &A, scan->states, place.lanes);
+    scan->kernels->prepare_A(v->A, v->A_bound, scan->states, scan->A_is_log);
+}
+
+static rl_matrix state_rows(const rill_tensor *h, int64_t sequence, int64_t channel)
+{
+    return (rl_matrix){
+        .data = element(h, sequence, channel), .dtype = h->dtype, .row = h->stride[2], .lane = h->stride[1]};
+}
+
+void rl_load_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, void *h)
+{
+    if (!piece->first || scan->states == 0) return;
+    if (scan->h_init.data) {
+        rl_matrix from = state_rows(&scan->h_init, piece->sequence, place.channel);
+        scan->kernels->load(h, scan->kernels->lanes, &from, scan->states, place.lanes);
+    } else {
+        memset(h, 0, (size_t)scan->states * scan->vector_size); /* what an empty sequence hands on */
+    }
+}
+
+void rl_store_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, const void *h)
+{
+    if (!piece->last || !scan->h_final.data || scan->states == 0) return;
+    rl_matrix to = state_rows(&scan->h_final, piece->sequence, place.channel);
+    scan->kernels->store(&to, h, scan->states, place.lanes);
+}
+
+static rl_matrix input_rows(const rl_series *series, int64_t t, int64_t group)
+{
+    int64_t offset = t * series->step + group * series->group;
+    return (rl_matrix){.data = (char *)series->data + offset * (int64_t)rill_dtype_size(series->dtype),
+                       .dtype = series->dtype,
+                       .row = series->step,
+                       .lane = series->lane};
+}
+
+void rl_pack_inputs(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
+                    void *bc)
+{
+    if (scan->states == 0) return;
+    int64_t group_channels = scan->channels / scan->groups, group = place.channel / group_channels;
+    rl_input_tile tile = {.B = input_rows(&piece->B, t, group),
+                          .C = input_rows(&piece->C, t, group),
+                          .rows = rows,
+                          .states = scan->states,
+                          .spread = scan->spread,
+                          .lanes = place.lanes,
+                          .B_group = piece->B.group,
+                          .C_group = piece->C.group,
+                          .group_channels = group_channels,
+                          .phase = place.channel % group_channels};
+    scan->kernels->pack(bc, &tile);
+}
+
+void rl_recur_slice(const rl_scan *scan, const rl_vector_state *v, rl_recurrence r, int64_t slice)
+{
+    int64_t begin = slice * scan->state_blocks / scan->slices, end = (slice + 1) * scan->state_blocks / scan->slices;
+    int64_t state = begin * RL_STATE_BLOCK;
+    size_t entry = scan->spread ? scan->vector_size : scan->real_size;
+    r.states = least(end * RL_STATE_BLOCK, scan->states) - state;
+    r.A = v->A + (size_t)state * scan->vector_size;
+    r.h = v->h + (size_t)state * scan->vector_size;
+    r.A_bound = v->A_bound + (size_t)begin * scan->vector_size;
+    r.bc = (const char *)r.bc + (size_t)(state * 2 * r.rows) * entry;
+    r.spread = scan->spread;
+    scan->kernels->recur(&r);
+}
+
+/* The arrays of a tile, in a thread's scratch. */
+typedef struct tile {
+    char *x, *delta, *input, *y, *slice_y, *z, *bound, *bc;
+} tile;
+
+static tile tile_in(const rl_scan *scan, char *memory)
+{
+    const size_t array = (size_t)scan->tile_rows * scan->vector_size;
+    tile s = {.bound = memory, .x = memory + scan->vector_size};
+    s.delta = s.x + array, s.input = s.delta + array, s.y = s.input + array, s.slice_y = s.y + array;
+    s.z = s.slice_y + array, s.bc = s.z + array;
+    return s;
+}
+
+static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh)
+{
+    rl_recurrence r = {.rows = rows,
+                       .delta = s->delta,
+                       .input = s->input,
+                       .bound = s->bound,
+                       .bc = s->bc,
+                       .y = s->y,
+                       .fresh = fresh};
+    if (scan->slices == 0) memset(s->y, 0, (size_t)rows * scan->vector_size);
+    for (int64_t slice = 0; slice < scan->slices; slice++) {
+        bool aside = slice > 0 && scan->state_blocks > scan->slices;
+        r.y = aside ? s->slice_y : s->y;
+        r.accumulate = slice > 0 && !aside;
+        rl_recur_slice(scan, v, r, slice);
+        if (aside) scan->kernels->add(s->y, s->slice_y, rows);
+    }
+}
+
+static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, rl_vector_place place,
+                     const rl_vector_state *v, int64_t t, int64_t rows)
+{
+    const rl_kernels *k = scan->kernels;
+    rl_step_rule rule = {.bias = scan->delta_bias.data ? v->bias : NULL,
+                         .softplus = scan->softplus,
+                         .low = scan->low,
+                         .high = scan->high};
+    rl_matrix x = rl_series_rows(&piece->x, t, place.channel);
+    rl_matrix delta = rl_series_rows(&piece->delta, t, place.channel);
+    rl_matrix y = rl_series_rows(&piece->y, t, place.channel);
+    k->load(s->x, k->lanes, &x, rows, place.lanes);
+    k->load(s->delta, k->lanes, &delta, rows, place.lanes);
+    k->prepare_step(s->delta, s->input, s->bound, s->x, rows, &rule);
+    sum_states(scan, s, v, rows, t == 0 && rl_starts_fresh(scan, piece));
+    if (scan->gated) {
+        rl_matrix z = rl_series_rows(&piece->z, t, place.channel);
+        k->load(s->z, k->lanes, &z, rows, place.lanes);
+    }
+    k->finish(s->y, s->x, scan->D.data ? v->D : NULL, scan->gated ? s->z : NULL, rows);
+    k->store(&y, s->y, rows, place.lanes);
+}
+
+/* One block of channels of one piece.  `v` holds the block's parameters. */
+static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece, int64_t stripe, int64_t first,
+                      int64_t count, rl_vector_state *v)
+{
+    const size_t carry = (size_t)scan->states * scan->vector_size;
+    char *own_h[BLOCK_CHANNELS];
+    for (int64_t i = 0; i < count; i++) {
+        rl_vector_place place = rl_vector_at(scan, stripe, first + i);
+        own_h[i] = v[i].h;
+        if (piece->carry) v[i].h = (char *)piece->carry + (size_t)place.index * carry;
+        rl_load_state(scan, piece, place, v[i].h);
+    }
+    for (int64_t t = 0; t < piece->length; t += scan->tile_rows) {
+        int64_t rows = least(scan->tile_rows, piece->length - t);
+        rl_pack_inputs(scan, piece, rl_vector_at(scan, stripe, first), t, rows, s->bc);
+        for (int64_t i = 0; i < count; i++)
+            run_tile(scan, s, piece, rl_vector_at(scan, stripe, first + i), &v[i], t, rows);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        rl_store_state(scan, piece, rl_vector_at(scan, stripe, first + i), v[i].h);
+        v[i].h = own_h[i];
+    }
+}
+
+/* One block of channels over a run of pieces, its parameters loaded once. */
+static void run_task(const rl_scan *scan, const rl_pieces *pieces, int64_t block, int64_t begin, int64_t end)
+{
+    char *memory = (char *)scan->scratch + (size_t)omp_get_thread_num() * scan->scratch_size;
+    tile s = tile_in(scan, memory);
+    int64_t stripe = block / scan->stripe_blocks, first = block % scan->stripe_blocks * scan->block_vectors;
+    int64_t count = least(scan->block_vectors, scan->stripe_vectors - first);
+    rl_vector_state v[BLOCK_CHANNELS];
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = rl_vector_state_in(scan, memory + tile_scratch_size(scan) + (size_t)i * rl_vector_state_size(scan));
+        rl_load_parameters(scan, rl_vector_at(scan, stripe, first + i), &v[i]);
+    }
+    for (int64_t index = begin; index < end; index++) {
+        rl_piece piece;
+        pieces->get(pieces->owner, index, &piece);
+        run_block(scan, &s, &piece, stripe, first, count, v);
+    }
+}
+
+void rl_scan_run(const rl_scan *scan, const rl_pieces *pieces)
+{
+    if (scan->narrow) {
+        for (int64_t index = 0; index < pieces->count; index++) {
+            rl_piece piece;
+            pieces->get(pieces->owner, index, &piece);
+            rl_narrow_run(scan, &piece);
+        }
+        return;
+    }
+    const int64_t wanted = (int64_t)scan->threads * TASKS_PER_THREAD * 4;
+    const int64_t run = most(1, scan->blocks * pieces->count / wanted), runs = quotient_up(pieces->count, run);
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < scan->blocks * runs; task++) {
+        int64_t block = task % scan->blocks, begin = task / scan->blocks * run;
+        run_task(scan, pieces, block, begin, least(begin + run, pieces->count));
+    }
+}

@@ -1,0 +1,184 @@
+/*
+ * Few channels and long sequences: the threads share one piece.  It is walked in rounds of several tiles; in a round
+ *   1. each tile's step sizes, and its B and C, are made (tiles in parallel),
+ *   2. the recurrence runs over all tiles in turn (vectors and slices of the states in parallel),
+ *   3. each tile's slices are summed in order, then skip, gate and store (tiles in parallel).
+ * Every number is computed as scan.c does, so the result's bits are the same.
+ */
+#include "scan.h"
+
+#include <string.h>
+
+enum { TILES_PER_THREAD = 8, MOST_TILES = 128 };
+
+/* Offsets of arrays from `base`, and the sizes of their parts. */
+typedef struct rl_narrow {
+    char *base;
+    int64_t tiles;                    /* of a round */
+    size_t array, inputs;             /* bytes of a tile's array, and of its B and C */
+    size_t x, delta, input, z, bound; /* [vectors][tiles] arrays; of bound: one vector each */
+    size_t y;                         /* [vectors][tiles][slices, at least 1] arrays */
+    size_t bc;                        /* [groups, or vectors when spread][tiles] inputs */
+    size_t states;                    /* [vectors] rl_vector_state */
+    size_t end;
+} rl_narrow;
+
+static int64_t y_arrays(const rl_scan *scan)
+{
+    return scan->slices ? scan->slices : 1;
+}
+
+static rl_narrow lay_out(const rl_scan *scan)
+{
+    int64_t tiles = (int64_t)scan->threads * TILES_PER_THREAD, sets = scan->spread ? scan->vectors : scan->groups;
+    rl_narrow n = {.tiles = tiles < MOST_TILES ? tiles : MOST_TILES};
+    n.array = (size_t)scan->tile_rows * scan->vector_size;
+    n.inputs = rl_inputs_size(scan, scan->tile_rows);
+    const size_t cells = (size_t)(scan->vectors * n.tiles), all = cells * n.array;
+    n.x = (sizeof n + 255) & ~(size_t)255;
+    n.delta = n.x + all;
+    n.input = n.delta + all;
+    n.z = n.input + all;
+    n.y = n.z + all;
+    n.bound = n.y + all * (size_t)y_arrays(scan);
+    n.states = n.bound + cells * scan->vector_size;
+    n.bc = (n.states + (size_t)scan->vectors * rl_vector_state_size(scan) + 63) & ~(size_t)63;
+    n.end = n.bc + (size_t)(sets * n.tiles) * n.inputs;
+    return n;
+}
+
+size_t rl_narrow_size(const rl_scan *scan)
+{
+    return lay_out(scan).end;
+}
+
+void rl_narrow_plan(rl_scan *scan, void *memory)
+{
+    scan->narrow = memory;
+    *scan->narrow = lay_out(scan);
+    scan->narrow->base = memory;
+}
+
+/* One vector's tile of a round. */
+typedef struct cell {
+    rl_vector_place place;
+    char *x, *delta, *input, *z, *bound, *y, *bc;
+} cell;
+
+static cell cell_at(const rl_scan *scan, int64_t vector, int64_t tile)
+{
+    const rl_narrow *n = scan->narrow;
+    const size_t index = (size_t)(vector * n->tiles + tile), offset = index * n->array;
+    int64_t stripe = vector / scan->stripe_vectors, set = scan->spread ? vector : stripe;
+    return (cell){.place = rl_vector_at(scan, stripe, vector % scan->stripe_vectors),
+                  .x = n->base + n->x + offset,
+                  .delta = n->base + n->delta + offset,
+                  .input = n->base + n->input + offset,
+                  .z = n->base + n->z + offset,
+                  .bound = n->base + n->bound + index * scan->vector_size,
+                  .y = n->base + n->y + offset * (size_t)y_arrays(scan),
+                  .bc = n->base + n->bc + (size_t)(set * n->tiles + tile) * n->inputs};
+}
+
+static rl_vector_state state_of(const rl_scan *scan, const rl_piece *piece, int64_t vector)
+{
+    const rl_narrow *n = scan->narrow;
+    rl_vector_state v = rl_vector_state_in(scan, n->base + n->states + (size_t)vector * rl_vector_state_size(scan));
+    if (piece->carry) v.h = (char *)piece->carry + (size_t)(vector * scan->states) * scan->vector_size;
+    return v;
+}
+
+static void prepare_cell(const rl_scan *scan, const rl_piece *piece, int64_t vector, int64_t tile, int64_t t,
+                         int64_t rows)
+{
+    const rl_kernels *k = scan->kernels;
+    rl_vector_state v = state_of(scan, piece, vector);
+    cell c = cell_at(scan, vector, tile);
+    rl_step_rule rule = {.bias = scan->delta_bias.data ? v.bias : NULL,
+                         .softplus = scan->softplus,
+                         .low = scan->low,
+                         .high = scan->high};
+    rl_matrix x = rl_series_rows(&piece->x, t, c.place.channel);
+    rl_matrix delta = rl_series_rows(&piece->delta, t, c.place.channel);
+    k->load(c.x, k->lanes, &x, rows, c.place.lanes);
+    k->load(c.delta, k->lanes, &delta, rows, c.place.lanes);
+    k->prepare_step(c.delta, c.input, c.bound, c.x, rows, &rule);
+    if (scan->spread || vector % scan->stripe_vectors == 0) rl_pack_inputs(scan, piece, c.place, t, rows, c.bc);
+}
+
+static void finish_cell(const rl_scan *scan, const rl_piece *piece, int64_t vector, int64_t tile, int64_t t,
+                        int64_t rows)
+{
+    const rl_kernels *k = scan->kernels;
+    rl_vector_state v = state_of(scan, piece, vector);
+    cell c = cell_at(scan, vector, tile);
+    if (scan->slices == 0) memset(c.y, 0, (size_t)rows * scan->vector_size);
+    for (int64_t slice = 1; slice < scan->slices; slice++)
+        k->add(c.y, c.y + (size_t)slice * scan->narrow->array, rows);
+    if (scan->gated) {
+        rl_matrix z = rl_series_rows(&piece->z, t, c.place.channel);
+        k->load(c.z, k->lanes, &z, rows, c.place.lanes);
+    }
+    k->finish(c.y, c.x, scan->D.data ? v.D : NULL, scan->gated ? c.z : NULL, rows);
+    rl_matrix y = rl_series_rows(&piece->y, t, c.place.channel);
+    k->store(&y, c.y, rows, c.place.lanes);
+}
+
+/* One slice of one vector's states through a round of `steps` steps. */
+static void recur_round(const rl_scan *scan, const rl_piece *piece, int64_t vector, int64_t slice, bool fresh,
+                        int64_t steps)
+{
+    rl_vector_state v = state_of(scan, piece, vector);
+    for (int64_t tile = 0, t = 0; t < steps; tile++, t += scan->tile_rows) {
+        cell c = cell_at(scan, vector, tile);
+        rl_recurrence r = {.rows = steps - t < scan->tile_rows ? steps - t : scan->tile_rows,
+                           .delta = c.delta,
+                           .input = c.input,
+                           .bound = c.bound,
+                           .bc = c.bc,
+                           .y = c.y + (size_t)slice * scan->narrow->array,
+                           .fresh = fresh && t == 0};
+        rl_recur_slice(scan, &v, r, slice);
+    }
+}
+
+static void run_round(const rl_scan *scan, const rl_piece *piece, int64_t begin, int64_t steps)
+{
+    const int64_t rows = scan->tile_rows, tiles = (steps + rows - 1) / rows, cells = tiles * scan->vectors;
+    const bool fresh = begin == 0 && rl_starts_fresh(scan, piece);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < cells; i++) {
+        int64_t t = i / scan->vectors * rows;
+        prepare_cell(scan, piece, i % scan->vectors, i / scan->vectors, begin + t,
+                     steps - t < rows ? steps - t : rows);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < scan->vectors * scan->slices; i++)
+        recur_round(scan, piece, i / scan->slices, i % scan->slices, fresh, steps);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < cells; i++) {
+        int64_t t = i / scan->vectors * rows;
+        finish_cell(scan, piece, i % scan->vectors, i / scan->vectors, begin + t,
+                    steps - t < rows ? steps - t : rows);
+    }
+}
+
+void rl_narrow_run(const rl_scan *scan, const rl_piece *piece)
+{
+    const int64_t steps = scan->narrow->tiles * scan->tile_rows;
+#pragma omp for schedule(static)
+    for (int64_t vector = 0; vector < scan->vectors; vector++) {
+        rl_vector_state v = state_of(scan, piece, vector);
+        rl_vector_place place = rl_vector_at(scan, vector / scan->stripe_vectors, vector % scan->stripe_vectors);
+        rl_load_parameters(scan, place, &v);
+        rl_load_state(scan, piece, place, v.h);
+    }
+    for (int64_t begin = 0; begin < piece->length; begin += steps)
+        run_round(scan, piece, begin, piece->length - begin < steps ? piece->length - begin : steps);
+#pragma omp for schedule(static)
+    for (int64_t vector = 0; vector < scan->vectors; vector++) {
+        rl_vector_state v = state_of(scan, piece, vector);
+        rl_vector_place place = rl_vector_at(scan, vector / scan->stripe_vectors, vector % scan->stripe_vectors);
+        rl_store_state(scan, piece, place, v.h);
+    }
+}
