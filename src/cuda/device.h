@@ -1,0 +1,63 @@
+/* What the files of the cuda backend share: a context's state, and the way in and out of the backend. */
+#ifndef RL_CUDA_DEVICE_H
+#define RL_CUDA_DEVICE_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rl_cublas rl_cublas;
+
+typedef struct rl_cuda_state {
+    int device;
+    int sms;              /* multiprocessors */
+    cudaStream_t own;     /* made with the context */
+    cudaStream_t stream;  /* where work goes: own, or the caller's */
+    rl_cublas *cublas;    /* opened at first need */
+    bool cublas_tried;    /* then cublas NULL means that it cannot be had */
+    uint32_t wide_shared; /* scan kernels whose limit of dynamic shared memory has been raised, a bit each */
+    char name[256], blas[48];
+} rl_cuda_state;
+
+static inline rl_cuda_state *rl_cuda_state_of(const rill_context *context)
+{
+    return (rl_cuda_state *)context->state;
+}
+
+/* The caller's current device and pending error, kept over a call. */
+typedef struct rl_cuda_scope {
+    int device;
+    bool switched;
+    cudaError_t pending;
+} rl_cuda_scope;
+
+/* Makes the context's device current.  Every entry of the backend runs between these two. */
+rl_cuda_scope rl_cuda_enter(const rill_context *context);
+void rl_cuda_leave(const rill_context *context, const rl_cuda_scope *scope);
+
+/* RILL_OK, or the failure of `what` ("selective_scan: launch") as a status and message. */
+rill_status rl_cuda_check(rill_context *context, cudaError_t error, const char *what);
+
+/* Whether the context's stream is being captured into a graph: then nothing may be allocated or waited for. */
+bool rl_cuda_capturing(const rill_context *context);
+
+/* A launch on the context's stream; `arguments` as cudaLaunchKernel takes them. */
+rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int threads, size_t shared,
+                           void **arguments, const char *what);
+
+/* Operators and hooks of the table. */
+rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);
+rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
+rill_status rl_cuda_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,115 @@
+/* Elements of tensors on the device: one, or four neighbours at a time, as they lie and as the accumulation type. */
+#ifndef RL_CUDA_ELEMENTS_CUH
+#define RL_CUDA_ELEMENTS_CUH
+
+#include <rill/tensor.h>
+#include <stdint.h>
+
+struct bf16 {
+    uint16_t bits;
+};
+struct f16 {
+    uint16_t bits;
+};
+
+__device__ inline float widen(float value)
+{
+    return value;
+}
+__device__ inline double widen(double value)
+{
+    return value;
+}
+__device__ inline float widen(bf16 value)
+{
+    return __uint_as_float((uint32_t)value.bits << 16);
+}
+__device__ inline float widen(f16 value)
+{
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return wide;
+}
+
+/* Rounds to nearest even. */
+template <typename T> __device__ inline T narrow(double value)
+{
+    return (T)value;
+}
+template <> __device__ inline bf16 narrow<bf16>(double value)
+{
+    uint32_t bits = __float_as_uint((float)value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{(uint16_t)((bits >> 16) | 0x40u)};
+    return bf16{(uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+template <> __device__ inline f16 narrow<f16>(double value)
+{
+    f16 half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"((float)value));
+    return half;
+}
+
+/* One element of a type known only at run time.  Not for inner loops. */
+template <typename Acc> __device__ inline Acc load_any(const void *data, int dtype, int64_t index)
+{
+    switch (dtype) {
+    case RILL_F64:
+        return (Acc)((const double *)data)[index];
+    case RILL_F32:
+        return (Acc)((const float *)data)[index];
+    case RILL_BF16:
+        return (Acc)widen(((const bf16 *)data)[index]);
+    default:
+        return (Acc)widen(((const f16 *)data)[index]);
+    }
+}
+
+template <typename Acc> __device__ inline void store_any(void *data, int dtype, int64_t index, Acc value)
+{
+    switch (dtype) {
+    case RILL_F64:
+        ((double *)data)[index] = (double)value;
+        break;
+    case RILL_F32:
+        ((float *)data)[index] = (float)value;
+        break;
+    case RILL_BF16:
+        ((bf16 *)data)[index] = narrow<bf16>(value);
+        break;
+    default:
+        ((f16 *)data)[index] = narrow<f16>(value);
+        break;
+    }
+}
+
+/*
+ * Four neighbours as they lie in memory, so that a load can be issued long before its first use.  `wide` views
+ * (scan_args.h) are read and written whole; others, and the last few of a row, one by one.
+ */
+template <typename T> struct alignas(sizeof(T) == 8 ? 16 : 4 * sizeof(T)) Quad {
+    T lane[4];
+};
+
+template <typename T> __device__ inline Quad<T> load_quad(const T *data, int64_t stride, int64_t count, bool wide)
+{
+    Quad<T> quad = {};
+    if (wide && count >= 4) return *(const Quad<T> *)data;
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (k < count) quad.lane[k] = data[k * stride];
+    return quad;
+}
+
+template <typename T>
+__device__ inline void store_quad(T *data, int64_t stride, int64_t count, bool wide, const Quad<T> &quad)
+{
+    if (wide && count >= 4) {
+        *(Quad<T> *)data = quad;
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (k < count) data[k * stride] = quad.lane[k];
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* The S6 step's scalar functions, and where a piece of the work lies. */
+#ifndef RL_CUDA_S6_CUH
+#define RL_CUDA_S6_CUH
+
+#include <float.h>
+#include <stdint.h>
+
+#include "scan_args.h"
+
+template <typename Acc> struct Limits;
+template <> struct Limits<float> {
+    static constexpr float top = FLT_MAX;
+    static constexpr float tame = 1e30f; /* the largest step size of the fast order: 32 of them do not overflow */
+};
+template <> struct Limits<double> {
+    static constexpr double top = DBL_MAX;
+    static constexpr double tame = 1e300;
+};
+
+__device__ inline float exponential(float value)
+{
+    return expf(value);
+}
+__device__ inline double exponential(double value)
+{
+    return exp(value);
+}
+
+/* 2^value on the special function unit: within 2 ulp but biased low, and denormals are flushed. */
+__device__ inline float exp2_rough(float value)
+{
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
+}
+
+__device__ inline float reciprocal_rough(float value)
+{
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
+}
+
+/*
+ * log1p(exp(value)) = max(value, 0) + log1p(t) with t = exp(-|value|) <= 1, and log1p(t) = 2 atanh(s) with
+ * s = t / (2 + t) <= 1/3.  The series of atanh(s)/s in s^2 is fitted on [0, 1/9] to 2e-8.  Right for NaN, infinities
+ * and, to the relative precision of a few ulp, far below zero.
+ */
+__device__ inline float softplus(float value)
+{
+    float t = expf(-fabsf(value)), sum = 2.0f + t, inverse = reciprocal_rough(sum), s = t * inverse;
+    s = fmaf(fmaf(-sum, s, t), inverse, s);
+    float w = s * s;
+    float series = 0.13425749f;
+    series = fmaf(series, w, 0.141183099f);
+    series = fmaf(series, w, 0.200037803f);
+    series = fmaf(series, w, 0.333333202f);
+    series = fmaf(series, w, 1.0f);
+    return fmaf(2.0f * s, series, value > 0.0f ? value : 0.0f);
+}
+__device__ inline double softplus(double value)
+{
+    return value > 20.0 ? value : log1p(exp(value));
+}
+
+/* The step size from its raw value: bias, softplus, clamp.  NaN passes through. */
+template <typename Acc> __device__ inline Acc step_size(const rl_scan_args &args, Acc raw, Acc bias)
+{
+    Acc value = raw + bias;
+    if (args.softplus) value = softplus(value);
+    const Acc low = (Acc)args.delta_min, high = (Acc)args.delta_max;
+    if (value < low) return low;
+    return value > high ? high : value;
+}
+
+/* value sigma(value) */
+__device__ inline float gate(float value)
+{
+    return __fdividef(value, 1.0f + expf(-value));
+}
+__device__ inline double gate(double value)
+{
+    return value / (1.0 + exp(-value));
+}
+
+/* A in the finite range, so that a step size of 0 leaves the state alone; NaN passes through. */
+template <typename Acc> __device__ inline Acc finite_range(Acc value)
+{
+    const Acc top = Limits<Acc>::top;
+    return value < -top ? -top : value > top ? top : value;
+}
+
+template <typename Acc> __device__ inline bool is_finite(Acc value)
+{
+    return fabs(value) <= Limits<Acc>::top;
+}
+
+/* Steps first .. first+count-1, in the order they are run, of one sequence. */
+struct Piece {
+    int64_t sequence, chunk, batch;
+    int64_t row;       /* memory row of the first step */
+    int64_t count;     /* steps */
+    bool starts, ends; /* holds the sequence's first, last step; one that has none is in its first chunk */
+    bool empty;        /* the sequence has no steps */
+};
+
+__device__ inline Piece locate_piece(const rl_scan_args &args, int64_t sequence, int64_t chunk)
+{
+    int64_t begin = 0, end = args.length;
+    if (args.offsets) { /* not checked by anyone: clamp */
+        begin = args.offsets[sequence * args.offsets_stride];
+        end = args.offsets[(sequence + 1) * args.offsets_stride];
+        begin = begin < 0 ? 0 : begin > args.length ? args.length : begin;
+        end = end < begin ? begin : end > args.length ? args.length : end;
+    }
+    const int64_t steps = end - begin, tile = RL_SCAN_STEPS;
+    int64_t share = steps;
+    if (args.chunks > 1) share = ((steps + args.chunks - 1) / args.chunks + tile - 1) / tile * tile;
+    int64_t first = chunk * share < steps ? chunk * share : steps;
+    int64_t last = first + share < steps ? first + share : steps;
+    Piece piece;
+    piece.sequence = sequence;
+    piece.chunk = chunk;
+    piece.batch = args.offsets ? 0 : sequence;
+    piece.row = args.reverse ? end - 1 - first : begin + first;
+    piece.count = last - first;
+    piece.starts = chunk == 0;
+    piece.ends = last == steps && (first < steps || chunk == 0);
+    piece.empty = steps == 0;
+    return piece;
+}
+
+/* Where [sequence, chunk, channel] lies in the arrays of a split. */
+__device__ inline int64_t carry_index(const rl_scan_args &args, const Piece &piece, int64_t channel)
+{
+    return (piece.sequence * args.chunks + piece.chunk) * args.channels + channel;
+}
+
+#endif

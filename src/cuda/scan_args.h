@@ -1,0 +1,76 @@
+/* The selective scan as its kernels see it: views resolved for addressing, and the work cut into pieces. */
+#ifndef RL_CUDA_SCAN_ARGS_H
+#define RL_CUDA_SCAN_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <rill/tensor.h>
+
+/*
+ * The shape of a block's work (the picture is in selective_scan.cuh).  These are the algorithm's own; what may be
+ * tuned to the problem is in scan_tuning.h.
+ */
+enum {
+    RL_SCAN_STEPS = 32,      /* of a tile */
+    RL_SCAN_LANES = 4,       /* threads that share a channel */
+    RL_SCAN_OWN = 4,         /* states of a thread */
+    RL_SCAN_PANEL = 16,      /* states of a channel in registers at a time */
+    RL_SCAN_CHANNELS = 32,   /* of a block, at most */
+    RL_SCAN_PRODUCERS = 128, /* threads that prepare and write tiles */
+    RL_SCAN_THREADS = RL_SCAN_PRODUCERS + RL_SCAN_CHANNELS * RL_SCAN_LANES
+};
+
+/* Strides in elements.  `lane` is the axis of channels or states, `wide` whether four neighbours are one access. */
+typedef struct rl_scan_view {
+    void *data;
+    int64_t batch, step, group, lane;
+    int32_t dtype;
+    bool wide;
+} rl_scan_view;
+
+typedef struct rl_scan_vector {
+    const void *data;
+    int64_t stride;
+} rl_scan_vector;
+
+typedef struct rl_scan_state {
+    void *data;
+    int64_t sequence, channel, state;
+    int32_t dtype;
+} rl_scan_state;
+
+/*
+ * The work is sequences x chunks x blocks, the block fastest.  A chunk is a part of a sequence's steps, a multiple of
+ * a tile long; only problems with too few sequences and channels to fill the device have more than one.  A block
+ * never holds channels of two groups.
+ */
+typedef struct rl_scan_args {
+    rl_scan_view x, delta, z, y, B, C;
+    rl_scan_vector D, bias;
+    const void *A;
+    int64_t A_channel, A_state;
+    rl_scan_state h_init, h_final;
+    const int64_t *offsets;
+    int64_t offsets_stride;
+
+    int64_t length, channels, states, sequences;
+    int64_t group_channels;   /* channels of a group */
+    int64_t blocks_per_group; /* blocks of channels in a group */
+    int64_t blocks;           /* of all groups */
+    int64_t chunks;
+    int64_t tasks;
+    int32_t block_channels; /* 16 or 32 */
+    int32_t panels;         /* of states, at least 1 */
+
+    void *carry;       /* [sequences, chunks, channels, states]: the states that a chunk starts from, and the states
+                          between tiles where they do not all fit in registers; NULL where neither is needed */
+    void *local;       /* [sequences, chunks, channels, states]: the states a chunk ends with, started from zero */
+    double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
+    int32_t *wild;     /* [sequences, chunks, channels]: whether the chunk must be redone in the loop's own order */
+
+    bool softplus, reverse;
+    double delta_min, delta_max;
+} rl_scan_args;
+
+#endif

@@ -1,0 +1,30 @@
+/* The kernels of the selective scan, one file a type, for the launcher in selective_scan.c. */
+#ifndef RL_CUDA_SCAN_KERNELS_H
+#define RL_CUDA_SCAN_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <rill/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The main kernel, or the one that summarises a chunk.  `projected`: delta, B and C are float32 beside 16-bit x. */
+const void *rl_scan_kernel_f64(bool summary);
+const void *rl_scan_kernel_f32(bool summary);
+const void *rl_scan_kernel_bf16(bool summary, bool projected);
+const void *rl_scan_kernel_f16(bool summary, bool projected);
+
+/* Their dynamic shared memory, by accumulation type. */
+size_t rl_scan_shared_bytes(bool f64);
+
+/* Carries states from chunk to chunk: one thread a state. */
+const void *rl_scan_carry_kernel(bool f64);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * How a selective scan is cut up: the numbers that may be tuned without touching the algorithm.  The cut depends on
+ * sizes and options alone, never on timing, so a call repeats bit for bit.
+ */
+#ifndef RL_CUDA_SCAN_TUNING_H
+#define RL_CUDA_SCAN_TUNING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "scan_args.h"
+
+enum {
+    RL_SCAN_NARROW = 16,       /* channels of a block when wide blocks would leave multiprocessors idle */
+    RL_SCAN_SPLIT_STEPS = 256, /* the least length of a chunk: below it the summaries cost more than they save */
+    RL_SCAN_SPLIT_FACTOR = 4,  /* the least number of chunks worth it: two walks over the steps instead of one */
+    RL_SCAN_SPLIT_MOST = 128   /* chunks: the carries run through them one by one */
+};
+
+static inline int64_t rl_scan_ceil(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Channels of a block: wide blocks read B and C less often, narrow ones fill the device with few sequences. */
+static inline int32_t rl_scan_block_channels(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
+{
+    int64_t wide = sequences * groups * rl_scan_ceil(group_channels, RL_SCAN_CHANNELS);
+    return wide < sms || group_channels <= RL_SCAN_NARROW ? RL_SCAN_NARROW : RL_SCAN_CHANNELS;
+}
+
+/* Chunks of a sequence: 1 where sequences and blocks fill at least a third of the device. */
+static inline int64_t rl_scan_chunks(int64_t sequences, int64_t blocks, int64_t length, int sms, bool reproducible)
+{
+    int64_t tasks = sequences * blocks;
+    if (reproducible || tasks * 3 >= sms) return 1; /* bits must not depend on the number of sequences */
+    int64_t wanted = rl_scan_ceil(2 * (int64_t)sms, tasks), longest = length / RL_SCAN_SPLIT_STEPS;
+    int64_t chunks = wanted < longest ? wanted : longest;
+    if (chunks > RL_SCAN_SPLIT_MOST) chunks = RL_SCAN_SPLIT_MOST;
+    return chunks < RL_SCAN_SPLIT_FACTOR ? 1 : chunks;
+}
+
+#endif

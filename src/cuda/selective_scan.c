@@ -1,0 +1,169 @@
+/* The selective scan's launcher: resolves a problem into scan_args.h, cuts it up, and launches one or three kernels.
+ */
+#include <assert.h>
+
+#include "device.h"
+#include "scan_kernels.h"
+#include "scan_tuning.h"
+
+/* Strides of [batch, length, (groups,) lanes]; an axis of one element has none. */
+static rl_scan_view view_of(const rill_tensor *tensor)
+{
+    rl_scan_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return view;
+    int lane = tensor->rank - 1;
+    int64_t stride[RILL_MAX_RANK] = {0};
+    for (int axis = 0; axis <= lane; axis++) stride[axis] = tensor->shape[axis] == 1 ? 0 : tensor->stride[axis];
+    view.batch = stride[0];
+    view.step = stride[1];
+    view.group = lane == 3 ? stride[2] : 0;
+    view.lane = tensor->shape[lane] == 1 ? 1 : stride[lane];
+
+    int64_t bytes = (int64_t)rill_dtype_size(tensor->dtype), unit = 4 * bytes > 16 ? 16 : 4 * bytes;
+    bool aligned = (uintptr_t)tensor->data % (uintptr_t)unit == 0;
+    for (int axis = 0; axis < lane; axis++) aligned = aligned && stride[axis] * bytes % unit == 0;
+    view.wide = aligned && view.lane == 1;
+    return view;
+}
+
+/* A view over channels: blocks begin at multiples of 4 channels of their group, so the groups must too. */
+static rl_scan_view channels_of(const rill_tensor *tensor, int64_t groups, int64_t group_channels)
+{
+    rl_scan_view view = view_of(tensor);
+    if (groups > 1 && group_channels % 4 != 0) view.wide = false;
+    return view;
+}
+
+static rl_scan_vector vector_of(const rill_tensor *tensor)
+{
+    return (rl_scan_vector){.data = tensor->data, .stride = tensor->data ? tensor->stride[0] : 0};
+}
+
+static rl_scan_state state_of(const rill_tensor *tensor)
+{
+    if (!tensor->data) return (rl_scan_state){0};
+    return (rl_scan_state){.data = tensor->data,
+                           .sequence = tensor->stride[0],
+                           .channel = tensor->stride[1],
+                           .state = tensor->stride[2],
+                           .dtype = (int32_t)tensor->dtype};
+}
+
+static rl_scan_args resolve(const rl_selective_scan_problem *problem)
+{
+    int64_t groups = problem->groups, group_channels = problem->channels / groups;
+    return (rl_scan_args){
+        .x = channels_of(&problem->x, groups, group_channels),
+        .delta = channels_of(&problem->delta, groups, group_channels),
+        .z = channels_of(&problem->z, groups, group_channels),
+        .y = channels_of(&problem->y, groups, group_channels),
+        .B = view_of(&problem->B),
+        .C = view_of(&problem->C),
+        .D = vector_of(&problem->D),
+        .bias = vector_of(&problem->delta_bias),
+        .A = problem->A.data,
+        .A_channel = problem->A.stride[0],
+        .A_state = problem->A.stride[1],
+        .h_init = state_of(&problem->h_init),
+        .h_final = state_of(&problem->h_final),
+        .offsets = (const int64_t *)problem->offsets.data,
+        .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
+        .length = problem->length,
+        .channels = problem->channels,
+        .states = problem->states,
+        .sequences = problem->sequences,
+        .group_channels = group_channels,
+        .softplus = problem->delta_softplus,
+        .reverse = problem->reverse,
+        .delta_min = problem->delta_min,
+        .delta_max = problem->delta_max,
+    };
+}
+
+static void cut(rill_context *context, rl_scan_args *args, int64_t groups)
+{
+    int sms = rl_cuda_state_of(context)->sms;
+    args->block_channels = rl_scan_block_channels(args->sequences, groups, args->group_channels, sms);
+    args->blocks_per_group = rl_scan_ceil(args->group_channels, args->block_channels);
+    args->blocks = args->blocks_per_group * groups;
+    args->chunks = rl_scan_chunks(args->sequences, args->blocks, args->length, sms, context->options.reproducible);
+    args->tasks = args->sequences * args->chunks * args->blocks;
+    args->panels = args->states == 0 ? 1 : (int32_t)rl_scan_ceil(args->states, RL_SCAN_PANEL);
+}
+
+static rill_status take_scratch(rill_context *context, rl_scan_args *args, size_t element)
+{
+    bool split = args->chunks > 1;
+    size_t places = (size_t)args->sequences * (size_t)args->chunks * (size_t)args->channels;
+    size_t states = places * (size_t)args->states * element;
+    rill_status status = RILL_OK;
+    if (split || args->panels > 1) status = rl_workspace_take(context, states, &args->carry);
+    if (!split) return status;
+    if (status == RILL_OK) status = rl_workspace_take(context, states, &args->local);
+    if (status == RILL_OK)
+        status = rl_workspace_take(context, places * sizeof *args->step_sums, (void **)&args->step_sums);
+    if (status == RILL_OK) status = rl_workspace_take(context, places * sizeof *args->wild, (void **)&args->wild);
+    return status;
+}
+
+/* The kernel for a problem's types, and the bit that remembers its raised limit of shared memory. */
+static const void *pick_kernel(const rl_scan_args *args, bool summary, uint32_t *bit)
+{
+    bool projected = args->delta.dtype != args->x.dtype;
+    *bit = 1u << (2 * args->x.dtype + 10 * projected + summary);
+    switch (args->x.dtype) {
+    case RILL_F64:
+        return rl_scan_kernel_f64(summary);
+    case RILL_F32:
+        return rl_scan_kernel_f32(summary);
+    case RILL_BF16:
+        return rl_scan_kernel_bf16(summary, projected);
+    default:
+        return rl_scan_kernel_f16(summary, projected);
+    }
+}
+
+static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool summary)
+{
+    uint32_t bit;
+    const void *kernel = pick_kernel(args, summary, &bit);
+    size_t shared = rl_scan_shared_bytes(args->x.dtype == RILL_F64);
+    uint32_t *raised = &rl_cuda_state_of(context)->wide_shared;
+    if (!(*raised & bit)) {
+        cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        if (error != cudaSuccess) return rl_cuda_check(context, error, "selective_scan: shared memory");
+        *raised |= bit;
+    }
+    const int64_t most = 1 << 30; /* blocks stride over the tasks beyond */
+    int64_t blocks = args->tasks < most ? args->tasks : most;
+    int threads = RL_SCAN_PRODUCERS + args->block_channels * RL_SCAN_LANES;
+    void *arguments[] = {args};
+    return rl_cuda_launch(context, kernel, blocks, threads, shared, arguments, "selective_scan: launch");
+}
+
+static rill_status launch_carry(rill_context *context, rl_scan_args *args)
+{
+    const int threads = 128;
+    const int64_t most = 1 << 30;
+    int64_t blocks = rl_scan_ceil(args->sequences * args->channels * args->states, threads);
+    if (blocks == 0) return RILL_OK;
+    void *arguments[] = {args};
+    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64), blocks < most ? blocks : most,
+                          threads, 0, arguments, "selective_scan: launch of the carries");
+}
+
+rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)
+{
+    if (problem->channels == 0 || problem->sequences == 0) return RILL_OK;
+    rl_scan_args args = resolve(problem);
+    cut(context, &args, problem->groups);
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    rill_status status = take_scratch(context, &args, args.x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
+    if (status == RILL_OK && args.chunks > 1) {
+        status = launch_walk(context, &args, true);
+        if (status == RILL_OK) status = launch_carry(context, &args);
+    }
+    if (status == RILL_OK) status = launch_walk(context, &args, false);
+    rl_cuda_leave(context, &scope);
+    return status;
+}

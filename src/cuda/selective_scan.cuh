@@ -1,0 +1,121 @@
+/*
+ * The selective scan's kernel.  A block serves up to 32 channels of one group over a piece of one sequence, in tiles
+ * of 32 steps and panels of 16 states, so B and C are read once for all its channels.  [B,L,D] is read as it lies.
+ *
+ *              32 channels                           thread (channel, lane) of the consumers holds
+ *            +-------------+                         4 of the channel's 16 states in registers and
+ *   32 steps | δ, δx pairs |  32 x (16 B, 16 C)      walks down the tile's 32 steps; the 4 lanes of
+ *            +-------------+                         a channel add up y by shuffles, 4 steps at once
+ *
+ * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
+ * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x into the tile of
+ * y, and write the finished y of the tile before, gated.  The other warps, one for 8 channels, run the recurrence.
+ * One barrier a stage separates the two; a stage is one panel of one tile.
+ *
+ * Buffers: δ and B/C are two deep (written one stage ahead of their use); y and the flags are three deep, since
+ * tile k+1 is begun while k is summed up and k-1 is written out.
+ *
+ * Numbers: see run_fast and run_plain in selective_scan_consumer.cuh.
+ */
+#ifndef RL_CUDA_SELECTIVE_SCAN_CUH
+#define RL_CUDA_SELECTIVE_SCAN_CUH
+
+#include "elements.cuh"
+#include "s6.cuh"
+
+namespace selective_scan
+{
+
+constexpr int STEPS = RL_SCAN_STEPS, LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
+constexpr int CHANNELS = RL_SCAN_CHANNELS, PRODUCERS = RL_SCAN_PRODUCERS;
+constexpr int REDUCED = 4;                              /* steps whose y the lanes of a channel add up together */
+constexpr int QUADS = STEPS * CHANNELS / 4 / PRODUCERS; /* of each of x, delta, z, y a producer handles */
+constexpr int Y_ROW = CHANNELS + 8;                     /* so that 4 rows x 8 channels fall into 32 banks */
+constexpr int WARP_CHANNELS = 32 / LANES;
+
+enum Pass { FULL, SUMMARY }; /* the summary of a chunk: its final states from zero, and its sum of step sizes */
+
+template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
+    Acc delta, input;
+};
+
+template <typename Acc> struct alignas(16) Pairs { /* of neighbouring channels: what a producer stores at a time */
+    Pair<Acc> pair[16 / sizeof(Pair<Acc>)];
+};
+
+template <typename Acc> struct Tiles {
+    alignas(16) Pair<Acc> step[2][STEPS][CHANNELS];
+    alignas(16) Acc bc[2][STEPS][2 * PANEL];
+    alignas(16) Acc y[3][STEPS][Y_ROW];
+    int wild[3][CHANNELS]; /* whether a step size or input of the tile rules out the fast order */
+};
+
+/* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
+__device__ inline void block_barrier()
+{
+    asm volatile("bar.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+}
+
+/* What a block works on. */
+struct Task {
+    Piece piece;
+    int64_t channel, group, in_group; /* the first channel, its group, its place in the group */
+    int channels;                     /* of the block that exist */
+    int64_t tiles;
+};
+
+template <Pass pass> __device__ Task locate_task(const rl_scan_args &args, int64_t index)
+{
+    int64_t rest = index / args.blocks, block = index - rest * args.blocks, sequence = rest / args.chunks;
+    Task task;
+    task.group = block / args.blocks_per_group;
+    task.in_group = (block - task.group * args.blocks_per_group) * args.block_channels;
+    task.channel = task.group * args.group_channels + task.in_group;
+    int64_t left = args.group_channels - task.in_group;
+    task.channels = left < args.block_channels ? (int)left : args.block_channels;
+    task.piece = locate_piece(args, sequence, rest - sequence * args.chunks);
+    task.tiles = (task.piece.count + STEPS - 1) / STEPS;
+    if (pass == SUMMARY && task.piece.chunk + 1 == args.chunks) task.tiles = 0; /* nothing follows the last chunk */
+    return task;
+}
+
+/* A place in the walk over tiles and, within each, panels. */
+struct Stage {
+    int64_t tile = 0;
+    int panel = 0, parity = 0; /* of the stage */
+    int third = 0;             /* tile % 3 */
+
+    __device__ void advance(int panels)
+    {
+        parity ^= 1;
+        if (++panel < panels) return;
+        panel = 0;
+        tile++;
+        third = third == 2 ? 0 : third + 1;
+    }
+};
+
+#include "selective_scan_consumer.cuh"
+#include "selective_scan_producer.cuh"
+
+template <typename T, typename U, typename Acc, Pass pass>
+__global__ void __launch_bounds__(RL_SCAN_THREADS, sizeof(Acc) == 4 ? 2 : 1)
+    scan_kernel(const __grid_constant__ rl_scan_args args)
+{
+    extern __shared__ __align__(16) unsigned char memory[];
+    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
+    for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
+        Task task = locate_task<pass>(args, index);
+        for (int k = threadIdx.x; k < 3 * CHANNELS; k += blockDim.x) (&tiles.wild[0][0])[k] = 0;
+        block_barrier(); /* flags are clear, and the task before has left the tiles */
+        if (threadIdx.x < PRODUCERS)
+            Producer<T, U, Acc, pass>(args, task, tiles).run();
+        else
+            Consumer<T, Acc, pass>(args, task, tiles).run();
+        block_barrier(); /* nobody clears flags that another still reads */
+    }
+}
+
+} // namespace selective_scan
+
+#endif

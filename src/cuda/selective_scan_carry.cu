@@ -1,0 +1,91 @@
+/*
+ * Between the two walks of a split selective scan: carries each state from chunk to chunk.  One thread a state
+ * (channel, state), so the threads of a warp share a channel's step sizes.
+ *
+ *     carry[0] = h_init;   carry[c + 1] = exp(A Σδ_c) carry[c] + local[c]
+ *
+ * Where the decays of a chunk may grow, or its values are not finite, the product could lose or spoil what the plain
+ * loop computes; such a chunk is run here again, step by step in the loop's own order.  Slow, but right.
+ */
+#include "elements.cuh"
+#include "s6.cuh"
+#include "scan_kernels.h"
+
+namespace
+{
+
+constexpr int AHEAD = 8; /* chunks whose summaries are loaded together */
+
+template <typename Acc>
+__device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t channel, int64_t state, Acc a, Acc h)
+{
+    const int64_t direction = args.reverse ? -1 : 1, group = channel / args.group_channels;
+    const Acc bias = args.bias.data ? ((const Acc *)args.bias.data)[channel * args.bias.stride] : Acc(0);
+    bool fresh = piece.starts && !args.h_init.data;
+    for (int64_t k = 0; k < piece.count; k++) {
+        const int64_t row = piece.row + direction * k;
+        const rl_scan_view &x = args.x, &delta = args.delta, &B = args.B;
+        Acc raw = load_any<Acc>(delta.data, delta.dtype,
+                                piece.batch * delta.batch + row * delta.step + channel * delta.lane);
+        Acc value = load_any<Acc>(x.data, x.dtype, piece.batch * x.batch + row * x.step + channel * x.lane);
+        Acc b =
+            load_any<Acc>(B.data, B.dtype, piece.batch * B.batch + row * B.step + group * B.group + state * B.lane);
+        Acc step = step_size(args, raw, bias), input = step * value * b;
+        h = fresh ? input : fma(exponential(step * a), h, input);
+        fresh = false;
+    }
+    return h;
+}
+
+template <typename Acc>
+__device__ void carry_state(const rl_scan_args &args, int64_t sequence, int64_t channel, int64_t state)
+{
+    const rl_scan_state &init = args.h_init;
+    const int64_t place = args.channels, first = sequence * args.chunks * place + channel;
+    const Acc a = finite_range(((const Acc *)args.A)[channel * args.A_channel + state * args.A_state]);
+    Acc h = 0;
+    if (init.data)
+        h = load_any<Acc>(init.data, init.dtype,
+                          sequence * init.sequence + channel * init.channel + state * init.state);
+    for (int64_t chunk = 0; chunk < args.chunks; chunk += AHEAD) {
+        Acc local[AHEAD];
+        double sum[AHEAD];
+        int wild[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (chunk + k >= args.chunks) continue;
+            const int64_t at = first + (chunk + k) * place;
+            local[k] = ((const Acc *)args.local)[at * args.states + state];
+            sum[k] = args.step_sums[at];
+            wild[k] = args.wild[at];
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (chunk + k >= args.chunks) continue;
+            ((Acc *)args.carry)[(first + (chunk + k) * place) * args.states + state] = h;
+            if (chunk + k + 1 == args.chunks) continue;
+            const Acc next = fma(exponential((Acc)(a * sum[k])), h, local[k]);
+            if (!wild[k] && a <= 0 && is_finite(h) && is_finite(next))
+                h = next;
+            else
+                h = run_chunk(args, locate_piece(args, sequence, chunk + k), channel, state, a, h);
+        }
+    }
+}
+
+template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_scan_args args)
+{
+    const int64_t per_sequence = args.channels * args.states, count = args.sequences * per_sequence;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += stride) {
+        const int64_t sequence = k / per_sequence, rest = k - sequence * per_sequence;
+        carry_state<Acc>(args, sequence, rest / args.states, rest % args.states);
+    }
+}
+
+} // namespace
+
+const void *rl_scan_carry_kernel(bool f64)
+{
+    return f64 ? (const void *)carry_kernel<double> : (const void *)carry_kernel<float>;
+}

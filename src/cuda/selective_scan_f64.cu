@@ -1,0 +1,16 @@
+/* The selective scan's kernels for float64 tensors. */
+#include "scan_kernels.h"
+#include "selective_scan.cuh"
+
+using namespace selective_scan;
+
+const void *rl_scan_kernel_f64(bool summary)
+{
+    return summary ? (const void *)scan_kernel<double, double, double, SUMMARY>
+                   : (const void *)scan_kernel<double, double, double, FULL>;
+}
+
+size_t rl_scan_shared_bytes(bool f64)
+{
+    return f64 ? sizeof(Tiles<double>) : sizeof(Tiles<float>);
+}
