@@ -29,6 +29,7 @@ static void close_cpu(rill_context *context)
 static void describe(const rill_context *context, rill_info *info)
 {
     const rl_cpu *cpu = context->state;
+    info->threads = context->options.threads;
     info->isa = rl_isa_name(cpu->isa);
     info->blas = cpu->blas;
 }
