@@ -7,6 +7,8 @@
 #include "half.h"
 #include "measure.h"
 
+static const double largest_bytes = 1e12; /* bytes; beyond it products of sizes could overflow */
+
 /* A value in place i of a stream: four uniforms added up, which is near enough to normal. */
 static double draw(uint64_t stream, int64_t i, const op_draw *how)
 {
@@ -34,6 +36,7 @@ static void store(void *memory, rill_dtype dtype, int64_t i, double value)
 
 static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count, uint64_t stream)
 {
+    if (count == 0) return;
     if (op_is_output(tensor)) {
         memset(view->data, 0xff, (size_t)count * rill_dtype_size(view->dtype)); /* NaN */
         return;
@@ -126,8 +129,10 @@ static bool open_all(bench_call *made, failure *why)
 bool bench_call_open(bench_call *made, const bench_problem *problem, rill_context *context, failure *why)
 {
     *made = (bench_call){.problem = problem, .context = context, .args = calloc(1, problem->operation->args_size)};
-    if (!made->args) return failure_set(why, "out of memory");
-    if (open_all(made, why)) return true;
+    bool good = made->args ? true : failure_set(why, "out of memory");
+    if (good && bench_find_floor(problem, &(bench_ceilings){0}).bytes > largest_bytes)
+        good = failure_set(why, "the tensors would take more than a terabyte");
+    if (good && open_all(made, why)) return true;
     bench_call_close(made);
     return false;
 }

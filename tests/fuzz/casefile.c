@@ -263,7 +263,7 @@ int main(int argc, char **argv)
         buffer good = load(argv[i]);
         truncations(&run, &good);
         flips(&run, &good);
-        splices(&run, &good, 20000);
+        splices(&run, &good, 10000);
         free(good.bytes);
     }
     rill_context_destroy(run.context);
