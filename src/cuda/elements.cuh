@@ -31,22 +31,27 @@ __device__ inline float widen(f16 value)
     return wide;
 }
 
-/* Rounds to nearest even. */
-template <typename T> __device__ inline T narrow(double value)
+__device__ inline bf16 narrow_half(bf16, float value)
 {
-    return (T)value;
-}
-template <> __device__ inline bf16 narrow<bf16>(double value)
-{
-    uint32_t bits = __float_as_uint((float)value);
+    uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return bf16{(uint16_t)((bits >> 16) | 0x40u)};
     return bf16{(uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
-template <> __device__ inline f16 narrow<f16>(double value)
+__device__ inline f16 narrow_half(f16, float value)
 {
     f16 half;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"((float)value));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
     return half;
+}
+
+/* Rounds to nearest even. */
+template <typename T, typename Acc> __device__ inline T narrow(Acc value)
+{
+    if constexpr (sizeof(T) > 2) {
+        return (T)value;
+    } else {
+        return narrow_half(T{}, (float)value);
+    }
 }
 
 /* One element of a type known only at run time.  Not for inner loops. */

@@ -112,53 +112,82 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return (lane & 1) * 2 + (lane >> 1);
     }
 
+    /* A tile on its way through the fast order. */
+    struct Walk {
+        Acc rate[OWN], before[OWN], local[OWN], deltas;
+        int left; /* steps that exist from here on */
+        bool tame, fresh;
+    };
+
     /*
-     * The fast order, for lanes that are tame: every decay of the tile is in [0, 1], states and inputs are finite.
+     * Four steps of the fast order, for lanes that are tame: every decay is in [0, 1], states and inputs are finite.
      * Their decays are rough (exp2_rough of a product with log2(e)), and the bias would add up over thousands of
      * steps.  So beside the states a second recurrence runs from 0, and at the tile's end the states become
      * exp(A Σδ) h_before + local, with one accurate exponential: an error lasts no longer than a tile.
      *
-     * Lanes that are not tame (growing decays, special values) take the loop's own order with accurate exponentials
-     * in the same walk; all_tame leaves that out.  A tame lane's bits are the same either way.
+     * From the first step on that is not tame (growing decays, special values) a lane takes the loop's own order with
+     * accurate exponentials, in the same walk; all_tame leaves that out.  What comes before that step, and lanes of
+     * other channels, have the same bits either way.
      */
+    template <bool all_tame> __device__ Acc walk_group(const Stage &stage, int first, Walk &walk)
+    {
+        Acc sum[REDUCED] = {};
+#pragma unroll
+        for (int s = 0; s < REDUCED; s++) {
+            if (!all_tame && s >= walk.left) continue; /* a step that does nothing to the tame */
+            const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
+            const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
+            const Quad<Acc> b = *(const Quad<Acc> *)row;
+            Quad<Acc> c = {};
+            if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
+            if (!all_tame) walk.tame = walk.tame && is_tame(pair.delta, pair.input);
+            walk.deltas += pair.delta;
+#pragma unroll
+            for (int k = 0; k < OWN; k++) {
+                Acc decay = exp2_rough(pair.delta * walk.rate[k]), input = pair.input * b.lane[k];
+                if (!all_tame && !walk.tame) decay = exponential(pair.delta * a[k]);
+                if (!all_tame && !walk.tame && walk.fresh)
+                    h[k] = input; /* nothing multiplies a state that is not there */
+                else if (pass == FULL || !all_tame)
+                    h[k] = fma(decay, h[k], input);
+                if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
+                walk.local[k] = fma(decay, walk.local[k], input);
+            }
+            if (!all_tame) walk.fresh = false;
+        }
+        walk.left -= REDUCED;
+        return pass == FULL ? add_up(sum) : Acc(0);
+    }
+
     template <bool all_tame> __device__ void run_fast(const Stage &stage, int steps, bool tame, bool fresh)
     {
         const float log2e = 1.44269504f;
-        Acc local[OWN] = {}, before[OWN], rate[OWN], deltas = 0;
+        Walk walk = {};
+        walk.left = steps;
+        walk.tame = tame;
+        walk.fresh = fresh;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            before[k] = h[k];
-            rate[k] = finite_range(a[k] * log2e);
+            walk.before[k] = h[k];
+            walk.rate[k] = finite_range(a[k] * log2e);
         }
-        for (int first = 0; first < steps; first += REDUCED) {
-            Acc sum[REDUCED] = {};
-#pragma unroll
-            for (int s = 0; s < REDUCED; s++) {
-                if (!all_tame && first + s >= steps) continue; /* a step that does nothing to the tame */
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-                const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
-                const Quad<Acc> b = *(const Quad<Acc> *)row;
-                Quad<Acc> c = {};
-                if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
-                deltas += pair.delta;
-#pragma unroll
-                for (int k = 0; k < OWN; k++) {
-                    Acc decay = exp2_rough(pair.delta * rate[k]), input = pair.input * b.lane[k];
-                    if (!all_tame && !tame) decay = exponential(pair.delta * a[k]);
-                    if (pass == FULL || !all_tame) h[k] = !all_tame && fresh ? input : fma(decay, h[k], input);
-                    if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
-                    local[k] = fma(decay, local[k], input);
-                }
-                if (!all_tame) fresh = false;
+        for (int first = 0; first < steps; first += 2 * REDUCED) {
+            /* Two groups between stores, which loads of operands cannot pass. */
+            Acc *y0 = &tiles.y[stage.third][first + step_of_lane()][column], *y1 = y0 + REDUCED * Y_ROW;
+            const Acc begun0 = pass == FULL ? *y0 : 0, begun1 = pass == FULL ? *y1 : 0;
+            const Acc sum0 = walk_group<all_tame>(stage, first, walk);
+            const Acc sum1 = walk_group<all_tame>(stage, first + REDUCED, walk);
+            if (pass == FULL) {
+                *y0 = begun0 + sum0;
+                *y1 = begun1 + sum1;
             }
-            if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
         }
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            Acc anchored = fma(exponential(a[k] * deltas), before[k], local[k]);
-            if (tame && (pass == SUMMARY || (is_finite(anchored) && is_finite(h[k])))) h[k] = anchored;
+            const Acc anchored = fma(exponential(a[k] * walk.deltas), walk.before[k], walk.local[k]);
+            if (walk.tame && (pass == SUMMARY || (is_finite(anchored) && is_finite(h[k])))) h[k] = anchored;
         }
-        if (pass == SUMMARY) step_sum += deltas;
+        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */
@@ -171,7 +200,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 if (first + s >= steps) continue;
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
                 const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
-                step_sum += pair.delta;
+                if (pass == SUMMARY && stage.panel == 0) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     Acc input = pair.input * row[k];
@@ -190,16 +219,17 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         const int steps = left < STEPS ? (int)left : STEPS;
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
-        bool tame = tiles.wild[stage.third][column] == 0;
-        if (pass == SUMMARY && !tame) wild = true;
+        const bool steps_tame = tiles.wild[stage.third][column] == 0;
+        if (pass == SUMMARY && !steps_tame) wild = true;
+        bool tame = true; /* what the lane brings along */
 #pragma unroll
         for (int k = 0; k < OWN; k++) tame = tame && a[k] <= 0 && is_finite(h[k]);
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= 2 * REDUCED) { /* fewer gain nothing from the fast order */
-                if (__all_sync(~0u, tame))
+                if (__all_sync(~0u, tame && steps_tame))
                     run_fast<true>(stage, steps, true, false);
                 else
-                    run_fast<false>(stage, steps, tame, fresh && !tame);
+                    run_fast<false>(stage, steps, tame, fresh);
                 return;
             }
         }

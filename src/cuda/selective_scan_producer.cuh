@@ -86,28 +86,32 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
      */
     __device__ void prepare_quad(const Stage &stage, int i)
     {
-        const int step = row + i * rows;
-        const bool in_time = step < task.piece.count - stage.tile * STEPS;
+        const int step_row = row + i * rows;
+        const bool in_time = step_row < task.piece.count - stage.tile * STEPS;
         constexpr int together = 16 / sizeof(Pair<Acc>);
         Pairs<Acc> pairs[4 / together];
         Quad<Acc> begun;
+        bool wild[4], any_wild = false;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const Acc value = widen(raw_x[i].lane[k]);
-            Pair<Acc> pair = {};
-            if (in_time && k < count) {
-                pair.delta = step_size(args, (Acc)widen(raw_delta[i].lane[k]), bias[k]);
-                pair.input = pair.delta * value;
-                if (!(pair.delta >= 0 && pair.delta <= Limits<Acc>::tame && is_finite(pair.input)))
-                    atomicOr(&tiles.wild[stage.third][column + k], 1);
-            }
+            const Acc value = widen(raw_x[i].lane[k]),
+                      step = step_size(args, (Acc)widen(raw_delta[i].lane[k]), bias[k]);
+            const bool there = in_time && k < count;
+            const Pair<Acc> pair = {there ? step : Acc(0), there ? step * value : Acc(0)};
+            wild[k] = !is_tame(pair.delta, pair.input);
+            any_wild = any_wild || wild[k];
             pairs[k / together].pair[k % together] = pair;
             begun.lane[k] = args.D.data ? skip[k] * value : Acc(0);
         }
-        Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step][column];
+        if (any_wild) {
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                if (wild[k]) atomicOr(&tiles.wild[stage.third][column + k], 1);
+        }
+        Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step_row][column];
 #pragma unroll
         for (int k = 0; k < 4 / together; k++) to[k] = pairs[k];
-        if (pass == FULL) *(Quad<Acc> *)&tiles.y[stage.third][step][column] = begun;
+        if (pass == FULL) *(Quad<Acc> *)&tiles.y[stage.third][step_row][column] = begun;
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
