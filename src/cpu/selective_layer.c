@@ -29,7 +29,7 @@ typedef struct slot {
     int64_t sequence, t; /* in progress: the next step; t == steps.length: none is */
     int64_t rows;        /* of the round */
     int64_t begin, end;  /* its segments of the round */
-    char *carry[2];      /* a sequence that ends and one that goes on may meet in a round */
+    char *carry[2];      /* a sequence that comes from the last round and one that goes on into the next may meet */
     int turn;
 } slot;
 
@@ -120,7 +120,6 @@ static bool deal_segment(layer *l, slot *s, segment *out)
         s->sequence = l->next++;
         s->steps = rl_sequence_of(&p->offsets, s->sequence, p->length, p->reverse);
         s->t = 0;
-        s->turn ^= 1;
     }
     int64_t length = least(s->steps.length - s->t, l->slot_rows - s->rows);
     *out = (segment){.sequence = s->sequence,
@@ -131,6 +130,7 @@ static bool deal_segment(layer *l, slot *s, segment *out)
     s->t += length;
     s->rows += l->fixed ? round_up(length, l->panel_rows) : length;
     out->last = s->t == s->steps.length;
+    if (out->first && !out->last) s->turn ^= 1;
     out->carry = out->first && out->last ? NULL : s->carry[s->turn];
     return true;
 }

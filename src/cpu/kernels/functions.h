@@ -15,6 +15,7 @@
 #define LN2_UPPER 0x1.63p-1f /* 9 bits; n has at most 8 */
 #define LN2_LOWER -0x1.bd0106p-13f
 #define ROUNDER 0x1.8p+23f /* added to a number below 2^22, leaves its nearest integer in the low bits */
+#define EXP_SMALL 0.34f
 #define FRACTION_BITS 23
 #define EXPONENT_BIAS 127
 #define EXP_LOW -104.0f /* below it exp rounds to 0 */
@@ -28,6 +29,7 @@ static const real atanh_terms[] = {2 / 9.0f, 2 / 7.0f, 2 / 5.0f, 2 / 3.0f};
 #define LN2_UPPER 0x1.62e42fefa0000p-1 /* 37 bits; n has at most 11 */
 #define LN2_LOWER 0x1.cf79abc9e3b3ap-40
 #define ROUNDER 0x1.8p+52
+#define EXP_SMALL 0.34
 #define FRACTION_BITS 52
 #define EXPONENT_BIAS 1023
 #define EXP_LOW -746.0
@@ -49,11 +51,7 @@ RL_INLINE vreal horner(const real *c, int count, vreal r)
     return sum;
 }
 
-typedef struct exp_parts {
-    vreal p; /* in about [0.7, 1.42] */
-    vint n;  /* ROUNDER's bits plus n */
-} exp_parts;
-
+/* r, and n in the low bits of ROUNDER's. */
 RL_INLINE vreal exp_reduce(vreal x, vint *n)
 {
     vreal shifted = fma_(x, splat(LOG2_E), splat(ROUNDER));
@@ -76,31 +74,32 @@ RL_INLINE vreal scale_normal(vreal p, vint n)
     return (vreal)((vint)p + (n << FRACTION_BITS));
 }
 
-/* Below 1 ulp, for any argument; NaN stays NaN. */
+/* p(r), in about [0.7, 1.42]. */
+RL_INLINE vreal exp_polynomial(vreal r)
+{
+    vreal p = horner(exp_fine, sizeof exp_fine / sizeof *exp_fine, r);
+    return fma_(fma_(p, r, splat(1)), r, splat(1));
+}
+
+/* For any argument; NaN stays NaN. */
 RL_INLINE vreal exp_(vreal x)
 {
     vint n;
     vreal r = exp_reduce(at_most(at_least(x, splat(EXP_LOW)), splat(EXP_HIGH)), &n);
-    vreal p = horner(exp_fine, sizeof exp_fine / sizeof *exp_fine, r);
-    return scale_wide(fma_(fma_(p, r, splat(1)), r, splat(1)), n);
+    return scale_wide(exp_polynomial(r), n);
 }
 
-/*
- * The exponential of the decays: within 2 ulp.  With `safe` the caller knows that |x| <= EXP_SAFE in every lane; the
- * value is the same either way.  float takes degree 5 instead of 6, which is what its 2 ulp allow.
- */
-RL_INLINE vreal exp_decay(vreal x, int safe)
+/* What the caller knows of |x| in every lane.  The value is the same whichever is told. */
+enum { EXP_ANY, EXP_IS_SAFE, EXP_IS_SMALL };
+
+/* As exp_, by the shortest way: within EXP_SAFE nothing leaves the normal range, within EXP_SMALL n is 0. */
+RL_INLINE vreal exp_decay(vreal x, int known)
 {
     vint n;
-    vreal r = exp_reduce(safe ? x : at_most(at_least(x, splat(EXP_LOW)), splat(EXP_HIGH)), &n);
-#if RL_REAL_BITS == 32
-    vreal p = fma_(fma_(fma_(splat(0x1.10621cp-7f), r, splat(0x1.572a62p-5f)), r, splat(0x1.5557bp-3f)), r,
-                   splat(0x1.fffdfcp-2f));
-#else
-    vreal p = horner(exp_fine, sizeof exp_fine / sizeof *exp_fine, r);
-#endif
-    p = fma_(fma_(p, r, splat(1)), r, splat(1));
-    return safe ? scale_normal(p, n) : scale_wide(p, n);
+    if (known == EXP_IS_SMALL) return exp_polynomial(x);
+    if (known == EXP_ANY) return exp_(x);
+    vreal r = exp_reduce(x, &n);
+    return scale_normal(exp_polynomial(r), n);
 }
 
 /*
