@@ -21,7 +21,7 @@ status=0
 $rill check tests/data/selective_layer_real.safetensors || status=$?
 
 say "The layer at batch 32, length 4096, 256 channels, 16 states, float32"
-$rill bench --repeats 3 selective_layer:B=32,L=4096,D=256,N=16 || status=$?
+$rill bench --quick --shape layer-f32-32x4096x256x16 || status=$?
 
 say "$([ $status -eq 0 ] && echo "All backends agree with the reference." || echo "FAILED")"
 exit $status

@@ -66,8 +66,7 @@ prefer_openmp_blas
 if step "Build" build build-test --buildtype=debugoptimized; then
     suite "Tests" build-test
     # Memory of the API tests, on the host alone: the GPU's driver is not valgrind's business.
-    CUDA_VISIBLE_DEVICES= suite "API tests under valgrind" build-test --suite api --timeout-multiplier 10 \
-        --wrapper "valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
+    CUDA_VISIBLE_DEVICES= suite "API tests under valgrind" build-test --setup valgrind --suite api
     step "Code and links of the documents" sh scripts/check-docs.sh build-test || true
 fi
 
