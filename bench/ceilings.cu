@@ -4,16 +4,9 @@
 enum { COPY_BYTES = 1 << 30, THREADS = 256, ROUNDS = 4096, CHAINS = 8 };
 
 typedef struct loop {
-    float4 *from, *to;
-    size_t count;
+    void *from, *to;
     int blocks;
 } loop;
-
-static __global__ void copy_all(float4 *to, const float4 *from, size_t count)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < count; i += gridDim.x * (size_t)blockDim.x)
-        to[i] = from[i];
-}
 
 static __device__ __forceinline__ float exp2_fast(float x)
 {
@@ -57,7 +50,7 @@ static __global__ void state_steps(float *sink)
 static void launch_copy(bench_device *device, void *data)
 {
     const loop *how = (const loop *)data;
-    copy_all<<<how->blocks, THREADS, 0, device->stream>>>(how->to, how->from, how->count);
+    cudaMemcpyAsync(how->to, how->from, COPY_BYTES, cudaMemcpyDeviceToDevice, device->stream);
 }
 
 static void launch_exponentials(bench_device *device, void *data)
@@ -80,9 +73,8 @@ bool bench_device_ceilings(bench_device *device, bool quick, bench_ceilings *cei
     int repeats = quick ? 3 : 10;
     loop how = {};
     how.blocks = 8 * device->multiprocessors;
-    how.count = COPY_BYTES / sizeof(float4);
-    bool good = bench_cuda_ok(cudaMalloc((void **)&how.from, COPY_BYTES), "memory", why) &&
-                bench_cuda_ok(cudaMalloc((void **)&how.to, COPY_BYTES), "memory", why) &&
+    bool good = bench_cuda_ok(cudaMalloc(&how.from, COPY_BYTES), "memory", why) &&
+                bench_cuda_ok(cudaMalloc(&how.to, COPY_BYTES), "memory", why) &&
                 bench_cuda_ok(cudaMemset(how.from, 0, COPY_BYTES), "memory", why);
     if (good) {
         double loops = (double)how.blocks * THREADS * ROUNDS * CHAINS;

@@ -117,7 +117,7 @@ bool bench_compare_yardstick(const bench_problem *problem, const rill_options *o
     yardstick_body body = {.run = bench_rates_of(info.isa)->selective_scan};
     yardstick_scan *plain = &body.plain;
     bool good = open_yardstick(&made, plain, why);
-    good = good && bench_time_pair(quick ? 3 : 10, bench_call_run, &made, run_yardstick, &body, seconds, why);
+    good = good && bench_time_pair(quick ? 3 : 20, bench_call_run, &made, run_yardstick, &body, seconds, why);
     if (good) {
         result->yardstick_ratio = seconds[1] / seconds[0];
         result->yardstick_seconds = seconds[1];
@@ -171,7 +171,7 @@ bool bench_compare_threads(const bench_problem *problem, const rill_options *opt
     if (!open_call(problem, options, 1, &context[0], &made[0], why)) return false;
     bool good = open_call(problem, options, threads, &context[1], &made[1], why);
     if (good) {
-        good = time_threads(&made[0], &made[1], threads, quick ? 3 : 10, result, why);
+        good = time_threads(&made[0], &made[1], threads, quick ? 3 : 20, result, why);
         close_call(context[1], &made[1]);
     }
     close_call(context[0], &made[0]);

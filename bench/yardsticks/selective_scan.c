@@ -19,7 +19,7 @@ static void step(const yardstick_scan *p, const float *restrict x, const float *
 {
 #pragma omp simd
     for (int64_t d = 0; d < p->channels; d++) {
-        float raw = delta[d] + p->delta_bias[d], soft = logf(1.0f + expf(raw));
+        float raw = delta[d] + p->delta_bias[d], soft = log1pf(expf(raw));
         size[d] = raw > 20.0f ? raw : soft;
         input[d] = size[d] * x[d];
         y[d] = p->D[d] * x[d];
