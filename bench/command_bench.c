@@ -16,7 +16,7 @@
 
 static const char usage[] =
     "usage: rill bench [--backend auto|cpu|cuda] [--isa ISA] [--threads N] [--reproducible]\n"
-    "                  [--shape NAME|PROBLEM|FILE]... [--json FILE] [--commit TEXT] [--list] [--quick]\n\n"
+    "                  [--json FILE] [--commit TEXT] [--list] [--quick] [[--shape] NAME|PROBLEM|FILE]...\n\n"
     "Measures the machine's ceilings, then the time of each shape, its floor by those ceilings, and their ratio.  A\n"
     "PROBLEM is what a line of the output shows: \"selective_scan:f32:32x4096x256x16:delta_softplus,D mode=graph\".\n"
     "Without --shape the named shapes of the backend run; --list prints them; --quick takes fewer samples.\n";
@@ -82,7 +82,9 @@ static bool parse(int argc, char **argv, bench_choice *choice, failure *why)
     opterr = 0;
     while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
         if (!parse_word(option, choice, argv, why)) return false;
-    return optind == argc ? true : failure_set(why, "'%s' is not expected", argv[optind]);
+    for (; optind < argc; optind++)
+        if (!bench_find_shapes(argv[optind], &choice->problems, &choice->count, why)) return false;
+    return true;
 }
 
 static bool list_shapes(failure *why)
