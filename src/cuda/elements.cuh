@@ -88,20 +88,42 @@ template <typename Acc> __device__ inline void store_any(void *data, int dtype, 
 }
 
 /*
- * Four neighbours as they lie in memory, so that a load can be issued long before its first use.  `wide` views
- * (scan_args.h) are read and written whole; others, and the last few of a row, one by one.
+ * Four neighbours as they lie in memory, so that a load can be issued long before its first use: 16-bit ones stay
+ * packed in words, since unpacking would wait for them.  `wide` views (scan_args.h) are read and written whole;
+ * others, and the last few of a row, one by one.
  */
-template <typename T> struct alignas(sizeof(T) == 8 ? 16 : 4 * sizeof(T)) Quad {
-    T lane[4];
+template <typename T, int size = sizeof(T)> struct Quad {
+    alignas(16) T lane[4];
+
+    __device__ T get(int k) const
+    {
+        return lane[k];
+    }
+    __device__ void set(int k, T value)
+    {
+        lane[k] = value;
+    }
+};
+template <typename T> struct Quad<T, 2> {
+    alignas(8) uint32_t word[2];
+
+    __device__ T get(int k) const
+    {
+        return T{(uint16_t)(word[k / 2] >> (k % 2 * 16))};
+    }
+    __device__ void set(int k, T value) /* once for each k */
+    {
+        word[k / 2] |= (uint32_t)value.bits << (k % 2 * 16);
+    }
 };
 
 template <typename T> __device__ inline Quad<T> load_quad(const T *data, int64_t stride, int64_t count, bool wide)
 {
-    Quad<T> quad = {};
     if (wide && count >= 4) return *(const Quad<T> *)data;
+    Quad<T> quad = {};
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        if (k < count) quad.lane[k] = data[k * stride];
+        if (k < count) quad.set(k, data[k * stride]);
     return quad;
 }
 
@@ -114,7 +136,7 @@ __device__ inline void store_quad(T *data, int64_t stride, int64_t count, bool w
     }
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        if (k < count) data[k * stride] = quad.lane[k];
+        if (k < count) data[k * stride] = quad.get(k);
 }
 
 #endif

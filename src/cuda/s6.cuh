@@ -41,6 +41,24 @@ __device__ inline double exponential(double value)
     return exp(value);
 }
 
+/*
+ * The same for value <= 0, cheaper: what lies below the normal numbers is 0.  NaN is not allowed.
+ */
+__device__ inline float exponential_of_decay(float value)
+{
+    const float shifted = fmaf(value, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
+    const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
+    float series = 1.98412698e-4f;
+    series = fmaf(series, r, 1.38888889e-3f);
+    series = fmaf(series, r, 8.33333333e-3f);
+    series = fmaf(series, r, 4.16666667e-2f);
+    series = fmaf(series, r, 1.66666667e-1f);
+    series = fmaf(series, r, 0.5f);
+    const float power = 1.0f + fmaf(series, r * r, r);
+    /* k stands in the low bits of shifted: added to the exponent */
+    return value < -87.0f ? 0.0f : __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
+}
+
 /* 2^value on the special function unit: within 2 ulp but biased low, and denormals are flushed. */
 __device__ inline float exp2_rough(float value)
 {
@@ -90,14 +108,22 @@ template <typename Acc> __device__ inline bool is_tame(Acc delta, Acc input)
 }
 
 /* The step size from its raw value: bias, softplus, clamp.  NaN passes through. */
-template <typename Acc> __device__ inline Acc step_size(const rl_scan_args &args, Acc raw, Acc bias)
-{
-    Acc value = raw + bias;
-    if (args.softplus) value = softplus(value);
-    const Acc low = (Acc)args.delta_min, high = (Acc)args.delta_max;
-    if (value < low) return low;
-    return value > high ? high : value;
-}
+template <typename Acc> struct StepSize {
+    Acc low, high;
+    bool soft;
+
+    __device__ explicit StepSize(const rl_scan_args &args)
+        : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus)
+    {
+    }
+    __device__ Acc operator()(Acc raw, Acc bias) const
+    {
+        Acc value = raw + bias;
+        if (soft) value = softplus(value);
+        if (value < low) return low;
+        return value > high ? high : value;
+    }
+};
 
 /* value sigma(value) */
 __device__ inline float gate(float value)
@@ -149,6 +175,12 @@ __device__ inline Piece locate_piece(const rl_scan_args &args, int64_t sequence,
     piece.ends = last == steps && (first < steps || chunk == 0);
     piece.empty = steps == 0;
     return piece;
+}
+
+/* Where a piece's first step lies in a view. */
+__device__ inline int64_t first_row(const rl_scan_args &args, const rl_scan_view &view, const Piece &piece)
+{
+    return piece.batch * view.batch + piece.row * (args.reverse ? -view.step : view.step);
 }
 
 /* Where [sequence, chunk, channel] lies in the arrays of a split. */

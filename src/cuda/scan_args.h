@@ -21,7 +21,8 @@ enum {
     RL_SCAN_THREADS = RL_SCAN_PRODUCERS + RL_SCAN_CHANNELS * RL_SCAN_LANES
 };
 
-/* Strides in elements.  `lane` is the axis of channels or states, `wide` whether four neighbours are one access. */
+/* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
+ * four neighbours are one access. */
 typedef struct rl_scan_view {
     void *data;
     int64_t batch, step, group, lane;
@@ -38,6 +39,7 @@ typedef struct rl_scan_state {
     void *data;
     int64_t sequence, channel, state;
     int32_t dtype;
+    bool wide;
 } rl_scan_state;
 
 /*

@@ -23,6 +23,9 @@ size_t rl_scan_shared_bytes(bool f64);
 /* Carries states from chunk to chunk: one thread a state. */
 const void *rl_scan_carry_kernel(bool f64);
 
+/* One step of every sequence: 4 threads a channel. */
+const void *rl_scan_step_kernel(bool f64);
+
 #ifdef __cplusplus
 }
 #endif

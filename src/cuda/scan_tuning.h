@@ -14,7 +14,7 @@ enum {
     RL_SCAN_NARROW = 16,       /* channels of a block when wide blocks would leave multiprocessors idle */
     RL_SCAN_SPLIT_STEPS = 256, /* the least length of a chunk: below it the summaries cost more than they save */
     RL_SCAN_SPLIT_FACTOR = 4,  /* the least number of chunks worth it: two walks over the steps instead of one */
-    RL_SCAN_SPLIT_MOST = 128   /* chunks: the carries run through them one by one */
+    RL_SCAN_SPLIT_MOST = 256   /* chunks: the carries run through them one by one */
 };
 
 static inline int64_t rl_scan_ceil(int64_t a, int64_t b)

@@ -1,28 +1,40 @@
 /* The selective scan's launcher: resolves a problem into scan_args.h, cuts it up, and launches one or three kernels.
  */
-#include <assert.h>
-
 #include "device.h"
 #include "scan_kernels.h"
 #include "scan_tuning.h"
 
-/* Strides of [batch, length, (groups,) lanes]; an axis of one element has none. */
+/* Whether four neighbours along the last axis, from any multiple of four on, are one aligned access. */
+static bool is_wide(const rill_tensor *tensor, const int64_t *stride)
+{
+    int last = tensor->rank - 1;
+    int64_t bytes = (int64_t)rill_dtype_size(tensor->dtype), unit = 4 * bytes > 16 ? 16 : 4 * bytes;
+    bool wide = (uintptr_t)tensor->data % (uintptr_t)unit == 0 && stride[last] == 1;
+    for (int axis = 0; axis < last; axis++) wide = wide && stride[axis] * bytes % unit == 0;
+    return wide;
+}
+
+/* An axis of one element has no stride; along the last it is 1. */
+static void own_strides(const rill_tensor *tensor, int64_t *stride)
+{
+    int last = tensor->rank - 1;
+    for (int axis = 0; axis <= last; axis++)
+        stride[axis] = tensor->shape[axis] == 1 ? axis == last : tensor->stride[axis];
+}
+
+/* Strides of [batch, length, (groups,) lanes]. */
 static rl_scan_view view_of(const rill_tensor *tensor)
 {
     rl_scan_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return view;
     int lane = tensor->rank - 1;
     int64_t stride[RILL_MAX_RANK] = {0};
-    for (int axis = 0; axis <= lane; axis++) stride[axis] = tensor->shape[axis] == 1 ? 0 : tensor->stride[axis];
+    own_strides(tensor, stride);
     view.batch = stride[0];
     view.step = stride[1];
     view.group = lane == 3 ? stride[2] : 0;
-    view.lane = tensor->shape[lane] == 1 ? 1 : stride[lane];
-
-    int64_t bytes = (int64_t)rill_dtype_size(tensor->dtype), unit = 4 * bytes > 16 ? 16 : 4 * bytes;
-    bool aligned = (uintptr_t)tensor->data % (uintptr_t)unit == 0;
-    for (int axis = 0; axis < lane; axis++) aligned = aligned && stride[axis] * bytes % unit == 0;
-    view.wide = aligned && view.lane == 1;
+    view.lane = stride[lane];
+    view.wide = is_wide(tensor, stride);
     return view;
 }
 
@@ -41,24 +53,34 @@ static rl_scan_vector vector_of(const rill_tensor *tensor)
 
 static rl_scan_state state_of(const rill_tensor *tensor)
 {
-    if (!tensor->data) return (rl_scan_state){0};
-    return (rl_scan_state){.data = tensor->data,
-                           .sequence = tensor->stride[0],
-                           .channel = tensor->stride[1],
-                           .state = tensor->stride[2],
-                           .dtype = (int32_t)tensor->dtype};
+    rl_scan_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return state;
+    int64_t stride[RILL_MAX_RANK] = {0};
+    own_strides(tensor, stride);
+    state.sequence = stride[0];
+    state.channel = stride[1];
+    state.state = stride[2];
+    state.wide = is_wide(tensor, stride);
+    return state;
+}
+
+/* Steps in the order of running. */
+static rl_scan_view turned(rl_scan_view view, bool reverse)
+{
+    if (reverse) view.step = -view.step;
+    return view;
 }
 
 static rl_scan_args resolve(const rl_selective_scan_problem *problem)
 {
     int64_t groups = problem->groups, group_channels = problem->channels / groups;
     return (rl_scan_args){
-        .x = channels_of(&problem->x, groups, group_channels),
-        .delta = channels_of(&problem->delta, groups, group_channels),
-        .z = channels_of(&problem->z, groups, group_channels),
-        .y = channels_of(&problem->y, groups, group_channels),
-        .B = view_of(&problem->B),
-        .C = view_of(&problem->C),
+        .x = turned(channels_of(&problem->x, groups, group_channels), problem->reverse),
+        .delta = turned(channels_of(&problem->delta, groups, group_channels), problem->reverse),
+        .z = turned(channels_of(&problem->z, groups, group_channels), problem->reverse),
+        .y = turned(channels_of(&problem->y, groups, group_channels), problem->reverse),
+        .B = turned(view_of(&problem->B), problem->reverse),
+        .C = turned(view_of(&problem->C), problem->reverse),
         .D = vector_of(&problem->D),
         .bias = vector_of(&problem->delta_bias),
         .A = problem->A.data,
@@ -152,18 +174,34 @@ static rill_status launch_carry(rill_context *context, rl_scan_args *args)
                           threads, 0, arguments, "selective_scan: launch of the carries");
 }
 
+static rill_status launch_step(rill_context *context, rl_scan_args *args)
+{
+    const int threads = 256;
+    const int64_t most = 1 << 30;
+    int64_t blocks = rl_scan_ceil(args->sequences * args->channels, threads / RL_SCAN_LANES);
+    void *arguments[] = {args};
+    return rl_cuda_launch(context, rl_scan_step_kernel(args->x.dtype == RILL_F64), blocks < most ? blocks : most,
+                          threads, 0, arguments, "selective_scan: launch of a step");
+}
+
+static rill_status launch_walks(rill_context *context, rl_scan_args *args, int64_t groups)
+{
+    cut(context, args, groups);
+    rill_status status = take_scratch(context, args, args->x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
+    if (status == RILL_OK && args->chunks > 1) {
+        status = launch_walk(context, args, true);
+        if (status == RILL_OK) status = launch_carry(context, args);
+    }
+    return status == RILL_OK ? launch_walk(context, args, false) : status;
+}
+
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)
 {
     if (problem->channels == 0 || problem->sequences == 0) return RILL_OK;
     rl_scan_args args = resolve(problem);
-    cut(context, &args, problem->groups);
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = take_scratch(context, &args, args.x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
-    if (status == RILL_OK && args.chunks > 1) {
-        status = launch_walk(context, &args, true);
-        if (status == RILL_OK) status = launch_carry(context, &args);
-    }
-    if (status == RILL_OK) status = launch_walk(context, &args, false);
+    bool one_step = args.length == 1 && !args.offsets;
+    rill_status status = one_step ? launch_step(context, &args) : launch_walks(context, &args, problem->groups);
     rl_cuda_leave(context, &scope);
     return status;
 }

@@ -106,13 +106,11 @@ __global__ void __launch_bounds__(RL_SCAN_THREADS, sizeof(Acc) == 4 ? 2 : 1)
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
     for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
         Task task = locate_task<pass>(args, index);
-        for (int k = threadIdx.x; k < 3 * CHANNELS; k += blockDim.x) (&tiles.wild[0][0])[k] = 0;
-        block_barrier(); /* flags are clear, and the task before has left the tiles */
         if (threadIdx.x < PRODUCERS)
             Producer<T, U, Acc, pass>(args, task, tiles).run();
         else
             Consumer<T, Acc, pass>(args, task, tiles).run();
-        block_barrier(); /* nobody clears flags that another still reads */
+        block_barrier(); /* the next task's consumers may clear the flags */
     }
 }
 

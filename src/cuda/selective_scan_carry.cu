@@ -19,18 +19,19 @@ constexpr int AHEAD = 8; /* chunks whose summaries are loaded together */
 template <typename Acc>
 __device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t channel, int64_t state, Acc a, Acc h)
 {
-    const int64_t direction = args.reverse ? -1 : 1, group = channel / args.group_channels;
+    const int64_t group = channel / args.group_channels;
     const Acc bias = args.bias.data ? ((const Acc *)args.bias.data)[channel * args.bias.stride] : Acc(0);
+    const StepSize<Acc> step_size(args);
+    const rl_scan_view &x = args.x, &delta = args.delta, &B = args.B;
+    const int64_t x_at = first_row(args, x, piece) + channel * x.lane;
+    const int64_t delta_at = first_row(args, delta, piece) + channel * delta.lane;
+    const int64_t B_at = first_row(args, B, piece) + group * B.group + state * B.lane;
     bool fresh = piece.starts && !args.h_init.data;
     for (int64_t k = 0; k < piece.count; k++) {
-        const int64_t row = piece.row + direction * k;
-        const rl_scan_view &x = args.x, &delta = args.delta, &B = args.B;
-        Acc raw = load_any<Acc>(delta.data, delta.dtype,
-                                piece.batch * delta.batch + row * delta.step + channel * delta.lane);
-        Acc value = load_any<Acc>(x.data, x.dtype, piece.batch * x.batch + row * x.step + channel * x.lane);
-        Acc b =
-            load_any<Acc>(B.data, B.dtype, piece.batch * B.batch + row * B.step + group * B.group + state * B.lane);
-        Acc step = step_size(args, raw, bias), input = step * value * b;
+        const Acc raw = load_any<Acc>(delta.data, delta.dtype, delta_at + k * delta.step);
+        const Acc value = load_any<Acc>(x.data, x.dtype, x_at + k * x.step);
+        const Acc b = load_any<Acc>(B.data, B.dtype, B_at + k * B.step);
+        const Acc step = step_size(raw, bias), input = step * value * b;
         h = fresh ? input : fma(exponential(step * a), h, input);
         fresh = false;
     }

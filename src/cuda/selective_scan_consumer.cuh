@@ -12,6 +12,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     int lane;    /* 0..3: states 4 lane .. 4 lane + 3 of a panel */
     bool exists; /* the channel does */
     int64_t channel;
+    int own; /* states of the panel that exist */
     Acc h[OWN], a[OWN];
     double step_sum;
     bool wild;
@@ -38,6 +39,8 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
 
     __device__ void load_A(int panel)
     {
+        const int64_t left = args.states - state_of(panel, 0);
+        own = !exists || left < 0 ? 0 : left < OWN ? (int)left : OWN;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
             int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
@@ -145,7 +148,10 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
 #pragma unroll
             for (int k = 0; k < OWN; k++) {
                 Acc decay = exp2_rough(pair.delta * walk.rate[k]), input = pair.input * b.lane[k];
-                if (!all_tame && !walk.tame) decay = exponential(pair.delta * a[k]);
+                if (!all_tame && !walk.tame) {
+                    if (k >= own) continue; /* no state: infinities must not meet its zeros */
+                    decay = exponential(pair.delta * a[k]);
+                }
                 if (!all_tame && !walk.tame && walk.fresh)
                     h[k] = input; /* nothing multiplies a state that is not there */
                 else if (pass == FULL || !all_tame)
@@ -184,7 +190,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         }
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            const Acc anchored = fma(exponential(a[k] * walk.deltas), walk.before[k], walk.local[k]);
+            const Acc anchored = fma(exponential_of_decay(a[k] * walk.deltas), walk.before[k], walk.local[k]);
             if (walk.tame && (pass == SUMMARY || (is_finite(anchored) && is_finite(h[k])))) h[k] = anchored;
         }
         if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
@@ -203,6 +209,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 if (pass == SUMMARY && stage.panel == 0) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
+                    if (k >= own) continue; /* no state: infinities must not meet its zeros */
                     Acc input = pair.input * row[k];
                     h[k] = fresh ? input : fma(exponential(pair.delta * a[k]), h[k], input);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
@@ -254,11 +261,17 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 store_states(panel, true);
             }
         }
+        for (int k = column; lane == 0 && k < 3 * CHANNELS; k += args.block_channels) (&tiles.wild[0][0])[k] = 0;
+        if (resident && task.tiles > 0) {
+            load_A(0);
+            load_states(0, true);
+        }
+        block_barrier(); /* flags are clear, and the task before has left the tiles */
         block_barrier(); /* stage 0 is prepared */
         Stage stage;
         for (; stage.tile < task.tiles; stage.advance(args.panels)) {
             const bool first = stage.tile == 0, last = stage.tile + 1 == task.tiles;
-            if (first || !resident) {
+            if (!resident) {
                 load_A(stage.panel);
                 load_states(stage.panel, first);
             }

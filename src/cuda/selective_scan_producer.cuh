@@ -9,22 +9,21 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
     int row, rows; /* its first step in a tile, and the distance to the next */
     int quads;     /* how many steps it has */
     Acc bias[4], skip[4];
-    const T *x, *z;
-    T *y;
+    const T *x, *z; /* of the next tile to fetch, at the thread's first step */
+    T *y;           /* of the next tile to write */
     const U *delta, *B, *C;
-    int64_t x_step, z_step, y_step, delta_step, B_step, C_step; /* in the order of running */
+    StepSize<Acc> step_size;
     Quad<T> raw_x[QUADS], raw_z[QUADS];
     Quad<U> raw_delta[QUADS], raw_B, raw_C;
 
-    /* The address of the first step's row, at the block's first channel. */
-    template <typename E> __device__ E *start(const rl_scan_view &view, int64_t &step) const
+    /* The address of the first step's row. */
+    template <typename E> __device__ E *start(const rl_scan_view &view) const
     {
-        step = args.reverse ? -view.step : view.step;
-        return (E *)view.data + task.piece.batch * view.batch + task.piece.row * view.step;
+        return (E *)view.data + first_row(args, view, task.piece);
     }
 
     __device__ Producer(const rl_scan_args &args, const Task &task, Tiles<Acc> &tiles)
-        : args(args), task(task), tiles(tiles)
+        : args(args), task(task), tiles(tiles), step_size(args)
     {
         const int across = args.block_channels / 4;
         column = threadIdx.x % across * 4;
@@ -33,13 +32,14 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         quads = STEPS / rows;
         count = task.channels - column;
         const int64_t channel = task.channel + column;
-        x = start<T>(args.x, x_step) + channel * args.x.lane;
-        delta = start<U>(args.delta, delta_step) + channel * args.delta.lane;
-        B = start<U>(args.B, B_step) + task.group * args.B.group;
+        x = start<T>(args.x) + channel * args.x.lane + row * args.x.step;
+        delta = start<U>(args.delta) + channel * args.delta.lane + row * args.delta.step;
+        const int step = threadIdx.x / 4, state = threadIdx.x % 4 * 4; /* of its quad of B and C in a panel */
+        B = start<U>(args.B) + task.group * args.B.group + state * args.B.lane + step * args.B.step;
         if (pass == FULL) {
-            C = start<U>(args.C, C_step) + task.group * args.C.group;
-            y = start<T>(args.y, y_step) + channel * args.y.lane;
-            if (args.z.data) z = start<T>(args.z, z_step) + channel * args.z.lane;
+            C = start<U>(args.C) + task.group * args.C.group + state * args.C.lane + step * args.C.step;
+            y = start<T>(args.y) + channel * args.y.lane + row * args.y.step;
+            if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + row * args.z.step;
         }
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -50,68 +50,94 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         }
     }
 
-    /* Issues the loads of a stage; prepare is where they are first used. */
+    /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
     __device__ void fetch(const Stage &stage)
     {
-        const int64_t base = stage.tile * STEPS, left = task.piece.count - base;
+        const int64_t left = task.piece.count - stage.tile * STEPS;
         if (stage.panel == 0) {
 #pragma unroll
             for (int i = 0; i < QUADS; i++) {
                 if (i >= quads) break;
-                const int64_t step = base + row + i * rows;
                 const int there = row + i * rows < left ? count : 0;
-                raw_x[i] = load_quad(x + step * x_step, args.x.lane, there, args.x.wide);
-                raw_delta[i] = load_quad(delta + step * delta_step, args.delta.lane, there, args.delta.wide);
+                raw_x[i] = load_quad(x + i * rows * args.x.step, args.x.lane, there, args.x.wide);
+                raw_delta[i] = load_quad(delta + i * rows * args.delta.step, args.delta.lane, there, args.delta.wide);
             }
+            x += STEPS * args.x.step;
+            delta += STEPS * args.delta.step;
         }
-        const int step = threadIdx.x / 4;
-        const int64_t state = stage.panel * PANEL + threadIdx.x % 4 * 4;
-        const int64_t there = step < left ? args.states - state : 0;
-        raw_B = load_quad(B + (base + step) * B_step + state * args.B.lane, args.B.lane, there, args.B.wide);
-        if (pass == FULL)
-            raw_C = load_quad(C + (base + step) * C_step + state * args.C.lane, args.C.lane, there, args.C.wide);
+        const int64_t panel = stage.panel * PANEL, there = args.states - panel - threadIdx.x % 4 * 4;
+        const bool in_time = (int)threadIdx.x / 4 < left, last = stage.panel + 1 == args.panels;
+        raw_B = load_quad(B + panel * args.B.lane, args.B.lane, in_time ? there : 0, args.B.wide);
+        if (last) B += STEPS * args.B.step;
+        if (pass == SUMMARY) return;
+        raw_C = load_quad(C + panel * args.C.lane, args.C.lane, in_time ? there : 0, args.C.wide);
+        if (last) C += STEPS * args.C.step;
     }
 
+    /* The gate's loads for a finished tile.  Tiles come in order. */
     __device__ void fetch_gate(int64_t tile)
     {
+        const int64_t left = task.piece.count - tile * STEPS;
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             if (i >= quads) break;
-            const int64_t step = tile * STEPS + row + i * rows;
-            raw_z[i] = load_quad(z + step * z_step, args.z.lane, step < task.piece.count ? count : 0, args.z.wide);
+            raw_z[i] =
+                load_quad(z + i * rows * args.z.step, args.z.lane, row + i * rows < left ? count : 0, args.z.wide);
         }
+        z += STEPS * args.z.step;
+    }
+
+    /* Notes for the consumers which of four neighbours the fast order cannot take. */
+    __device__ void note_wild(const Pair<Acc> (&pair)[4], int third)
+    {
+        Acc least = pair[0].delta, size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            least = pair[k].delta < least ? pair[k].delta : least;
+            size += fabs(pair[k].input) + fabs(pair[k].delta);
+        }
+        if (least >= 0 && size <= Limits<Acc>::tame) return;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (!is_tame(pair[k].delta, pair[k].input)) atomicOr(&tiles.wild[third][column + k], 1);
     }
 
     /* δ, δx and D x of one quad of a tile.  Steps and channels that do not exist become δ = δx = 0, which do nothing.
      */
     __device__ void prepare_quad(const Stage &stage, int i)
     {
-        const int step_row = row + i * rows;
-        const bool in_time = step_row < task.piece.count - stage.tile * STEPS;
-        constexpr int together = 16 / sizeof(Pair<Acc>);
-        Pairs<Acc> pairs[4 / together];
-        Quad<Acc> begun;
-        bool wild[4], any_wild = false;
+        const int step = row + i * rows;
+        Pair<Acc> pair[4];
+        Acc value[4];
+        Quad<Acc> begun = {};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const Acc value = widen(raw_x[i].lane[k]),
-                      step = step_size(args, (Acc)widen(raw_delta[i].lane[k]), bias[k]);
-            const bool there = in_time && k < count;
-            const Pair<Acc> pair = {there ? step : Acc(0), there ? step * value : Acc(0)};
-            wild[k] = !is_tame(pair.delta, pair.input);
-            any_wild = any_wild || wild[k];
-            pairs[k / together].pair[k % together] = pair;
-            begun.lane[k] = args.D.data ? skip[k] * value : Acc(0);
+            value[k] = widen(raw_x[i].get(k));
+            pair[k].delta = step_size((Acc)widen(raw_delta[i].get(k)), bias[k]);
+            pair[k].input = pair[k].delta * value[k];
         }
-        if (any_wild) {
+        const bool in_time = step < task.piece.count - stage.tile * STEPS;
+        if (count < 4 || !in_time) {
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                if (wild[k]) atomicOr(&tiles.wild[stage.third][column + k], 1);
+                if (!in_time || k >= count) pair[k] = {};
         }
-        Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step_row][column];
+        note_wild(pair, stage.third);
+        Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step][column];
+        constexpr int together = 16 / sizeof(Pair<Acc>);
 #pragma unroll
-        for (int k = 0; k < 4 / together; k++) to[k] = pairs[k];
-        if (pass == FULL) *(Quad<Acc> *)&tiles.y[stage.third][step_row][column] = begun;
+        for (int k = 0; k < 4; k += together) {
+            Pairs<Acc> out;
+#pragma unroll
+            for (int j = 0; j < together; j++) out.pair[j] = pair[k + j];
+            to[k / together] = out;
+        }
+        if (pass == SUMMARY) return;
+        if (args.D.data) {
+#pragma unroll
+            for (int k = 0; k < 4; k++) begun.lane[k] = skip[k] * value[k];
+        }
+        *(Quad<Acc> *)&tiles.y[stage.third][step][column] = begun;
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
@@ -125,31 +151,32 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            wide_B.lane[k] = widen(raw_B.lane[k]);
-            if (pass == FULL) wide_C.lane[k] = widen(raw_C.lane[k]);
+            wide_B.lane[k] = widen(raw_B.get(k));
+            if (pass == FULL) wide_C.lane[k] = widen(raw_C.get(k));
         }
         Acc *to = tiles.bc[stage.parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
         *(Quad<Acc> *)to = wide_B;
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
     }
 
-    /* Writes a finished tile of y, gated by what fetch_gate loaded. */
+    /* Writes a finished tile of y, gated by what fetch_gate loaded.  Tiles come in order. */
     __device__ void finish(int64_t tile, int third)
     {
+        const int64_t left = task.piece.count - tile * STEPS;
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            const int64_t step = tile * STEPS + row + i * rows;
-            if (i >= quads || step >= task.piece.count) break;
-            const Quad<Acc> sum = *(const Quad<Acc> *)&tiles.y[third][row + i * rows][column];
-            Quad<T> out;
+            if (i >= quads || row + i * rows >= left) break;
+            Quad<Acc> sum = *(const Quad<Acc> *)&tiles.y[third][row + i * rows][column];
+            if (args.z.data) {
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                Acc value = sum.lane[k];
-                if (args.z.data) value *= gate((Acc)widen(raw_z[i].lane[k]));
-                out.lane[k] = narrow<T>(value);
+                for (int k = 0; k < 4; k++) sum.lane[k] *= gate((Acc)widen(raw_z[i].get(k)));
             }
-            store_quad(y + step * y_step, args.y.lane, count, args.y.wide, out);
+            Quad<T> out = {};
+#pragma unroll
+            for (int k = 0; k < 4; k++) out.set(k, narrow<T>(sum.lane[k]));
+            store_quad(y + i * rows * args.y.step, args.y.lane, count, args.y.wide, out);
         }
+        y += STEPS * args.y.step;
     }
 
     __device__ void run()
@@ -159,11 +186,10 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         next.advance(panels);
         after = next;
         after.advance(panels);
-        if (task.tiles > 0) {
-            fetch(now);
-            prepare(now);
-            if (next.tile < task.tiles) fetch(next);
-        }
+        if (task.tiles > 0) fetch(now);
+        block_barrier(); /* flags are clear, and the task before has left the tiles */
+        if (task.tiles > 0) prepare(now);
+        if (next.tile < task.tiles) fetch(next);
         block_barrier();   /* stage 0 is prepared */
         int64_t done = -1; /* the tile to write: its y is complete since the last barrier */
         int done_third = 0;
