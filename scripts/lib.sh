@@ -61,7 +61,7 @@ configure()
         rm -f "$directory.log"
         return 1
     fi
-    sed -n '/^rill /,$p' "$directory.log"
+    sed -n '/^rill /,/bench /p' "$directory.log"
     mv "$directory.log" "$directory/setup.log"
     printf '%s\n' "$wanted" >"$directory/made-with"
 }
