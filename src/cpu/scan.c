@@ -62,10 +62,10 @@ rl_vector_state rl_vector_state_in(const rl_scan *scan, void *memory)
     return v;
 }
 
-/* A thread's tile arrays: x, delta, input, y, a slice's y, z; the bound; then B and C. */
+/* A thread's tile arrays: x, rate and its rest, input, y, a slice's y, z; the bound; then B and C. */
 static size_t tile_scratch_size(const rl_scan *scan)
 {
-    return (size_t)(6 * scan->tile_rows + 1) * scan->vector_size + rl_inputs_size(scan, scan->tile_rows);
+    return (size_t)(7 * scan->tile_rows + 1) * scan->vector_size + rl_inputs_size(scan, scan->tile_rows);
 }
 
 static void plan_blocks(rl_scan *scan, int64_t pieces)
@@ -206,26 +206,29 @@ void rl_recur_slice(const rl_scan *scan, const rl_vector_state *v, rl_recurrence
 
 /* The arrays of a tile, in a thread's scratch. */
 typedef struct tile {
-    char *x, *delta, *input, *y, *slice_y, *z, *bound, *bc;
+    char *x, *y, *slice_y, *z, *bc;
+    rl_steps steps;
 } tile;
 
 static tile tile_in(const rl_scan *scan, char *memory)
 {
     const size_t array = (size_t)scan->tile_rows * scan->vector_size;
-    tile s = {.bound = memory, .x = memory + scan->vector_size};
-    s.delta = s.x + array, s.input = s.delta + array, s.y = s.input + array, s.slice_y = s.y + array;
-    s.z = s.slice_y + array, s.bc = s.z + array;
+    char *next = memory + scan->vector_size;
+    tile s = {.x = next, .y = next + array, .slice_y = next + 2 * array, .z = next + 3 * array};
+    s.steps = (rl_steps){
+        .rate = next + 4 * array, .rate_rest = next + 5 * array, .input = next + 6 * array, .bound = memory};
+    s.bc = next + 7 * array;
     return s;
 }
 
 static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh)
 {
     rl_recurrence r = {.rows = rows,
-                       .delta = s->delta,
-                       .input = s->input,
-                       .bound = s->bound,
+                       .rate = s->steps.rate,
+                       .rate_rest = s->steps.rate_rest,
+                       .input = s->steps.input,
+                       .bound = s->steps.bound,
                        .bc = s->bc,
-                       .y = s->y,
                        .fresh = fresh};
     if (scan->slices == 0) memset(s->y, 0, (size_t)rows * scan->vector_size);
     for (int64_t slice = 0; slice < scan->slices; slice++) {
@@ -249,8 +252,8 @@ static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, 
     rl_matrix delta = rl_series_rows(&piece->delta, t, place.channel);
     rl_matrix y = rl_series_rows(&piece->y, t, place.channel);
     k->load(s->x, k->lanes, &x, rows, place.lanes);
-    k->load(s->delta, k->lanes, &delta, rows, place.lanes);
-    k->prepare_step(s->delta, s->input, s->bound, s->x, rows, &rule);
+    k->load(s->steps.rate, k->lanes, &delta, rows, place.lanes);
+    k->prepare_step(&s->steps, s->steps.rate, s->x, rows, &rule);
     sum_states(scan, s, v, rows, t == 0 && rl_starts_fresh(scan, piece));
     if (scan->gated) {
         rl_matrix z = rl_series_rows(&piece->z, t, place.channel);

@@ -14,12 +14,12 @@ enum { TILES_PER_THREAD = 8, MOST_TILES = 128 };
 /* Offsets of arrays from `base`, and the sizes of their parts. */
 typedef struct rl_narrow {
     char *base;
-    int64_t tiles;                    /* of a round */
-    size_t array, inputs;             /* bytes of a tile's array, and of its B and C */
-    size_t x, delta, input, z, bound; /* [vectors][tiles] arrays; of bound: one vector each */
-    size_t y;                         /* [vectors][tiles][slices, at least 1] arrays */
-    size_t bc;                        /* [groups, or vectors when spread][tiles] inputs */
-    size_t states;                    /* [vectors] rl_vector_state */
+    int64_t tiles;                              /* of a round */
+    size_t array, inputs;                       /* bytes of a tile's array, and of its B and C */
+    size_t x, rate, rate_rest, input, z, bound; /* [vectors][tiles] arrays; of bound: one vector each */
+    size_t y;                                   /* [vectors][tiles][slices, at least 1] arrays */
+    size_t bc;                                  /* [groups, or vectors when spread][tiles] inputs */
+    size_t states;                              /* [vectors] rl_vector_state */
     size_t end;
 } rl_narrow;
 
@@ -36,8 +36,9 @@ static rl_narrow lay_out(const rl_scan *scan)
     n.inputs = rl_inputs_size(scan, scan->tile_rows);
     const size_t cells = (size_t)(scan->vectors * n.tiles), all = cells * n.array;
     n.x = (sizeof n + 255) & ~(size_t)255;
-    n.delta = n.x + all;
-    n.input = n.delta + all;
+    n.rate = n.x + all;
+    n.rate_rest = n.rate + all;
+    n.input = n.rate_rest + all;
     n.z = n.input + all;
     n.y = n.z + all;
     n.bound = n.y + all * (size_t)y_arrays(scan);
@@ -62,7 +63,8 @@ void rl_narrow_plan(rl_scan *scan, void *memory)
 /* One vector's tile of a round. */
 typedef struct cell {
     rl_vector_place place;
-    char *x, *delta, *input, *z, *bound, *y, *bc;
+    char *x, *z, *y, *bc;
+    rl_steps steps;
 } cell;
 
 static cell cell_at(const rl_scan *scan, int64_t vector, int64_t tile)
@@ -72,12 +74,13 @@ static cell cell_at(const rl_scan *scan, int64_t vector, int64_t tile)
     int64_t stripe = vector / scan->stripe_vectors, set = scan->spread ? vector : stripe;
     return (cell){.place = rl_vector_at(scan, stripe, vector % scan->stripe_vectors),
                   .x = n->base + n->x + offset,
-                  .delta = n->base + n->delta + offset,
-                  .input = n->base + n->input + offset,
                   .z = n->base + n->z + offset,
-                  .bound = n->base + n->bound + index * scan->vector_size,
                   .y = n->base + n->y + offset * (size_t)y_arrays(scan),
-                  .bc = n->base + n->bc + (size_t)(set * n->tiles + tile) * n->inputs};
+                  .bc = n->base + n->bc + (size_t)(set * n->tiles + tile) * n->inputs,
+                  .steps = {.rate = n->base + n->rate + offset,
+                            .rate_rest = n->base + n->rate_rest + offset,
+                            .input = n->base + n->input + offset,
+                            .bound = n->base + n->bound + index * scan->vector_size}};
 }
 
 static rl_vector_state state_of(const rl_scan *scan, const rl_piece *piece, int64_t vector)
@@ -101,8 +104,8 @@ static void prepare_cell(const rl_scan *scan, const rl_piece *piece, int64_t vec
     rl_matrix x = rl_series_rows(&piece->x, t, c.place.channel);
     rl_matrix delta = rl_series_rows(&piece->delta, t, c.place.channel);
     k->load(c.x, k->lanes, &x, rows, c.place.lanes);
-    k->load(c.delta, k->lanes, &delta, rows, c.place.lanes);
-    k->prepare_step(c.delta, c.input, c.bound, c.x, rows, &rule);
+    k->load(c.steps.rate, k->lanes, &delta, rows, c.place.lanes);
+    k->prepare_step(&c.steps, c.steps.rate, c.x, rows, &rule);
     if (scan->spread || vector % scan->stripe_vectors == 0) rl_pack_inputs(scan, piece, c.place, t, rows, c.bc);
 }
 
@@ -132,9 +135,10 @@ static void recur_round(const rl_scan *scan, const rl_piece *piece, int64_t vect
     for (int64_t tile = 0, t = 0; t < steps; tile++, t += scan->tile_rows) {
         cell c = cell_at(scan, vector, tile);
         rl_recurrence r = {.rows = steps - t < scan->tile_rows ? steps - t : scan->tile_rows,
-                           .delta = c.delta,
-                           .input = c.input,
-                           .bound = c.bound,
+                           .rate = c.steps.rate,
+                           .rate_rest = c.steps.rate_rest,
+                           .input = c.steps.input,
+                           .bound = c.steps.bound,
                            .bc = c.bc,
                            .y = c.y + (size_t)slice * scan->narrow->array,
                            .fresh = fresh && t == 0};

@@ -30,17 +30,23 @@ typedef struct rl_step_rule {
     double low, high;
 } rl_step_rule;
 
+/* The step sizes of a tile, as rl_recurrence reads them. */
+typedef struct rl_steps {
+    void *rate, *rate_rest, *input, *bound;
+} rl_steps;
+
 /*
  * The recurrence of a run of states of one vector over a tile.  B and C of a block of states lie together,
  * `bc`[block][row][B's states, C's states], each entry one number for all lanes, or one a lane when `spread`.
  */
 typedef struct rl_recurrence {
     int64_t rows, states;
-    const void *delta;   /* [rows][lanes] */
-    const void *input;   /* [rows][lanes] δ x */
-    const void *bound;   /* [lanes] the largest |δ| of the tile */
-    const void *A;       /* [states][lanes] */
-    const void *A_bound; /* [blocks][lanes] the largest |A| of each block of states */
+    const void *rate;      /* [rows][lanes] what the decays take of δ, and its lower part: see functions.h */
+    const void *rate_rest; /* [rows][lanes]; read only where there is fma, but always there */
+    const void *input;     /* [rows][lanes] δ x */
+    const void *bound;     /* [lanes] the largest |δ| of the tile */
+    const void *A;         /* [states][lanes] */
+    const void *A_bound;   /* [blocks][lanes] the largest |A| of each block of states */
     const void *bc;
     void *h;         /* [states][lanes], in and out */
     void *y;         /* [rows][lanes] */
@@ -74,8 +80,8 @@ typedef struct rl_kernels {
     void (*pack)(void *bc, const rl_input_tile *from);
     /* A into its finite range, after A = -exp(A) if `negate_exp`; bound[blocks][lanes] as in rl_recurrence. */
     void (*prepare_A)(void *A, void *bound, int64_t states, bool negate_exp);
-    /* delta becomes the step size, input becomes δ x, bound[lanes] the largest |δ|. */
-    void (*prepare_step)(void *delta, void *input, void *bound, const void *x, int64_t rows,
+    /* Makes the recurrence's rows of a tile of delta; delta and steps->rate may be the same. */
+    void (*prepare_step)(const rl_steps *steps, const void *delta, const void *x, int64_t rows,
                          const rl_step_rule *rule);
     void (*recur)(const rl_recurrence *recurrence);
     /* to += from */

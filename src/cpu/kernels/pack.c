@@ -11,14 +11,17 @@ RL_INLINE int64_t least(int64_t a, int64_t b)
 RL_INLINE void place(real *bc, const rl_input_tile *from, const real *values, int which, int64_t t, int64_t n,
                      int64_t count)
 {
+    if (count % RL_STATE_BLOCK == 0 && n % RL_STATE_BLOCK == 0) {
+        real *to = bc + n * 2 * from->rows + (t * 2 + which) * RL_STATE_BLOCK;
+        for (int64_t i = 0; i < count; i += RL_STATE_BLOCK, to += RL_STATE_BLOCK * 2 * from->rows)
+            memcpy(to, values + i, RL_STATE_BLOCK * sizeof *to);
+        return;
+    }
     while (count > 0) {
         int64_t block = n / RL_STATE_BLOCK, first = block * RL_STATE_BLOCK, inside = n - first;
         int64_t width = least(RL_STATE_BLOCK, from->states - first), here = least(width - inside, count);
         real *to = bc + first * 2 * from->rows + (t * 2 + which) * width + inside;
-        if (here == RL_STATE_BLOCK)
-            memcpy(to, values, RL_STATE_BLOCK * sizeof *to);
-        else
-            for (int64_t i = 0; i < here; i++) to[i] = values[i];
+        for (int64_t i = 0; i < here; i++) to[i] = values[i];
         values += here, n += here, count -= here;
     }
 }

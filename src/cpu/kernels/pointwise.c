@@ -1,10 +1,6 @@
 /* What surrounds the recurrence, element by element: the decay's rates, the step size, the skip and the gate. */
-#include <float.h>
-
 #include "functions.h"
 #include "table.h"
-
-#define REAL_MAX (RL_REAL_BITS == 32 ? (real)FLT_MAX : (real)DBL_MAX)
 
 void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, bool negate_exp)
 {
@@ -13,7 +9,7 @@ void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, b
         int64_t end = n + RL_STATE_BLOCK < states ? n + RL_STATE_BLOCK : states;
         vint largest = {0};
         for (int64_t i = n; i < end; i++) {
-            vreal a = negate_exp ? -exp_(A[i]) : A[i];
+            vreal a = negate_exp ? -exp_(A[i], 0) : A[i];
             A[i] = at_most(at_least(a, splat(-REAL_MAX)), splat(REAL_MAX));
             largest = greater_bits(largest, magnitude_bits(A[i]));
         }
@@ -21,28 +17,47 @@ void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, b
     }
 }
 
-RL_INLINE vreal prepare(const rl_step_rule *rule, vreal delta, bool softplus)
+/*
+ * softplus in passes: in one loop its long chain of dependent steps would leave the machine waiting, in short loops
+ * many rows overlap.  `safe` as for softplus_.
+ */
+RL_INLINE void soften(vreal *soft, const vreal *value, int64_t rows, bool safe)
 {
-    if (rule->bias) delta += *(const vreal *)rule->bias;
-    if (softplus) delta = softplus_(delta);
-    return at_most(at_least(delta, splat((real)rule->low)), splat((real)rule->high));
+    for (int64_t t = 0; t < rows; t++) soft[t] = exp_(value[t], safe);
+    for (int64_t t = 0; t < rows; t++) soft[t] = log1p_(soft[t]);
+    if (safe) return;
+    for (int64_t t = 0; t < rows; t++) soft[t] = if_greater(value[t], splat(SOFTPLUS_SAFE), value[t], soft[t]);
 }
 
-void RL_NAME(rl_prepare_step)(void *delta_memory, void *input_memory, void *bound, const void *x_memory, int64_t rows,
+void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta_memory, const void *x_memory, int64_t rows,
                               const rl_step_rule *rule)
 {
-    vreal *delta = delta_memory, *input = input_memory;
-    const vreal *x = x_memory;
+    const vreal *raw = delta_memory, *x = x_memory;
+    const vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0); /* -0 changes nothing */
+    const vreal low = splat((real)rule->low), high = splat((real)rule->high);
+    vreal *rate = steps->rate, *rest = steps->rate_rest, *input = steps->input, *delta = rate;
     vint largest = {0};
-    if (rule->softplus)
-        for (int64_t t = 0; t < rows; t++) delta[t] = prepare(rule, delta[t], true);
-    else
-        for (int64_t t = 0; t < rows; t++) delta[t] = prepare(rule, delta[t], false);
     for (int64_t t = 0; t < rows; t++) {
-        input[t] = delta[t] * x[t];
-        largest = greater_bits(largest, magnitude_bits(delta[t]));
+        rate[t] = raw[t] + bias;
+        largest = greater_bits(largest, magnitude_bits(rate[t]));
     }
-    *(vreal *)bound = (vreal)largest;
+    if (rule->softplus) {
+        delta = input;
+        if (all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
+            soften(delta, rate, rows, true);
+        else
+            soften(delta, rate, rows, false);
+    }
+    largest = (vint){0};
+    for (int64_t t = 0; t < rows; t++) {
+        vreal size = at_most(at_least(delta[t], low), high);
+        decay_rate of = decay_rate_of(size);
+        input[t] = size * x[t];
+        rate[t] = of.upper;
+        rest[t] = of.rest;
+        largest = greater_bits(largest, magnitude_bits(size));
+    }
+    *(vreal *)steps->bound = (vreal)largest;
 }
 
 void RL_NAME(rl_add)(void *to_memory, const void *from_memory, int64_t rows)

@@ -9,7 +9,7 @@ void RL_NAME(rl_load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t 
 void RL_NAME(rl_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
 void RL_NAME(rl_pack)(void *bc, const rl_input_tile *from);
 void RL_NAME(rl_prepare_A)(void *A, void *bound, int64_t states, bool negate_exp);
-void RL_NAME(rl_prepare_step)(void *delta, void *input, void *bound, const void *x, int64_t rows,
+void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta, const void *x, int64_t rows,
                               const rl_step_rule *rule);
 void RL_NAME(rl_recur)(const rl_recurrence *recurrence);
 void RL_NAME(rl_add)(void *to, const void *from, int64_t rows);
