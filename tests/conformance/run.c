@@ -8,12 +8,12 @@
 #include "measure.h"
 #include "strided.h"
 
-judge judge_open(void)
+judges judges_open(void)
 {
-    return (judge){context_open(RILL_BACKEND_REFERENCE), context_open(RILL_BACKEND_LOOP)};
+    return (judges){context_open(RILL_BACKEND_REFERENCE), context_open(RILL_BACKEND_LOOP)};
 }
 
-void judge_close(judge *j)
+void judges_close(judges *j)
 {
     rill_context_destroy(j->reference);
     rill_context_destroy(j->loop);
@@ -50,7 +50,7 @@ bool run_plain(rill_context *context, const test_case *c, const rill_tensor *inp
     return false;
 }
 
-bool judge_case(const judge *j, const test_case *c, judged *out)
+bool judge_case(const judges *j, const test_case *c, judged *out)
 {
     memset(out, 0, sizeof *out);
     for (int i = 0; i < c->op->tensor_count; i++)

@@ -21,15 +21,15 @@ typedef union args_room {
 } args_room;
 
 /* The two contexts of the judge; opened once. */
-typedef struct judge {
+typedef struct judges {
     rill_context *reference, *loop;
-} judge;
+} judges;
 
-judge judge_open(void);
-void judge_close(judge *j);
+judges judges_open(void);
+void judges_close(judges *j);
 
 /* False, with a line on stdout, where the judge itself refuses the case. */
-bool judge_case(const judge *j, const test_case *c, judged *out);
+bool judge_case(const judges *j, const test_case *c, judged *out);
 void judged_free(judged *result);
 
 /* The reference or the loop on args as they are, for one output type: f64 wide or as stored. */

@@ -95,7 +95,7 @@ static test_case draw(uint64_t seed, uint64_t number, rill_dtype activations)
     return c;
 }
 
-static bool check_number(const judge *j, const venue *t, uint64_t seed, uint64_t number)
+static bool check_number(const judges *j, const venue *t, uint64_t seed, uint64_t number)
 {
     static const rill_dtype types[] = {RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
     rng r = rng_make(seed + 1, number);
@@ -127,16 +127,17 @@ int main(int count, char **words)
         if (strcmp(words[i], "--only") == 0) only = words[i + 1];
     }
     printf("seed %llu\n", (unsigned long long)seed);
-    judge j = judge_open();
-    if (!only) tested = 1;
-    for (uint64_t number = 0; number < CASES && !only; number++) failed += !check_number(&j, NULL, seed, number);
+    judges j = judges_open();
+    bool reference = venue_selected(&(venue){.name = "reference"}, only);
+    tested += reference;
+    for (uint64_t number = 0; number < CASES && reference; number++) failed += !check_number(&j, NULL, seed, number);
     for (const venue *t = venue_table; t->name; t++) {
         rill_context *probe = venue_selected(t, only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
         rill_context_destroy(probe);
         for (uint64_t number = 0; number < CASES && probe; number++) failed += !check_number(&j, t, seed, number);
         tested += probe != NULL;
     }
-    judge_close(&j);
+    judges_close(&j);
     printf("%d backends, %d failed\n", tested, failed);
     return tested == 0 ? 77 : failed != 0;
 }

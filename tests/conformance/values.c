@@ -36,21 +36,26 @@ static double bend(double value, decay_form form, regime decay, int64_t length)
     case REGIME_STILL:
         return factor ? 0 : -1000; /* exp(-1000) underflows to 0 */
     case REGIME_GROWTH:
-        return factor ? fmin(-value, 4) * 2 / (double)(length + 1) : value;
+        return factor ? fmin(-value, 4) * 0.3 / (double)(length + 1) : value;
     default:
         return value;
     }
 }
 
+/*
+ * Infinities only where decays stay near 1: where an exponential is 0 in float and not in the reference's double, the
+ * product with an infinity is NaN in the one and infinite in the other, and there is no right answer.
+ */
 static void put_specials(const test_case *c, int tensor, const rill_tensor *values)
 {
     static const double specials[] = {NAN, INFINITY, -INFINITY};
+    int64_t kinds = c->decay == REGIME_SLOW || c->decay == REGIME_STILL ? 3 : 1;
     rng r = rng_make(c->tensors[tensor].seed, 1);
     int64_t index[RILL_MAX_RANK] = {0};
     if (view_count(values) == 0) return;
     for (int i = 0; i < c->tensors[tensor].specials; i++) {
         for (int axis = 0; axis < values->rank; axis++) index[axis] = rng_below(&r, values->shape[axis]);
-        view_store(values, index, specials[rng_below(&r, 3)]);
+        view_store(values, index, specials[rng_below(&r, kinds)]);
     }
 }
 
