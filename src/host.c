@@ -7,7 +7,8 @@
 
 rill_status rl_host_alloc(rill_context *context, size_t bytes, void **memory)
 {
-    if (posix_memalign(memory, 256, bytes) == 0) return RILL_OK;
+    /* No object is larger than PTRDIFF_MAX; checkers of memory take such a request for a fault. */
+    if (bytes <= PTRDIFF_MAX && posix_memalign(memory, 256, bytes) == 0) return RILL_OK;
     *memory = NULL;
     return rl_fail(context, RILL_OUT_OF_MEMORY, "no host memory for %zu bytes", bytes);
 }
