@@ -68,6 +68,7 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
     cudaError_t error = cudaGetDeviceProperties(&properties, state->device);
     if (error == cudaSuccess) {
         snprintf(state->name, sizeof state->name, "%s", properties.name);
+        snprintf(state->blas, sizeof state->blas, "rill's own");
         state->sms = properties.multiProcessorCount;
         error = cudaFuncGetAttributes(&attributes, rl_cuda_gather_kernel());
     }
@@ -127,7 +128,7 @@ static void cuda_describe(const rill_context *context, rill_info *info)
     const rl_cuda_state *state = rl_cuda_state_of(context);
     info->device = state->name;
     info->device_sms = state->sms;
-    info->blas = state->blas; /* "" until the first projection has opened it */
+    info->blas = state->blas; /* cuBLAS is named once a projection has opened it */
 }
 
 static rill_status cuda_alloc(rill_context *context, size_t bytes, void **memory)

@@ -1,4 +1,4 @@
-/* cuBLAS, opened at first need, so that the library starts and works without it. */
+/* cuBLAS for products of 16-bit matrices, opened at first need: the library starts and works without it. */
 #ifndef RL_CUDA_CUBLAS_H
 #define RL_CUDA_CUBLAS_H
 
@@ -20,8 +20,8 @@ size_t rl_cublas_scratch_bytes(void);
 rill_status rl_cublas_begin(rill_context *context, void *scratch);
 
 /*
- * out[rows, columns] = x[rows, inner] w[columns, inner]ᵀ, all row-major, leading dimensions in elements, w and x of
- * one type.  out is float64 with float64, else float32; float32 work is never done in TF32.  Sizes fit in int.
+ * out[rows, columns] = x[rows, inner] w[columns, inner]ᵀ, all row-major, leading dimensions in elements; x and w in
+ * bfloat16 or float16, out and all sums in float32.  Sizes are at least 1 and fit in int.
  */
 rill_status rl_cublas_product(rill_context *context, rill_dtype dtype, int64_t rows, int64_t columns, int64_t inner,
                               const void *x, int64_t x_row, const void *w, int64_t w_row, void *out, int64_t out_row);

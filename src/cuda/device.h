@@ -22,7 +22,7 @@ typedef struct rl_cuda_state {
     rl_cublas *cublas;    /* opened at first need */
     bool cublas_tried;    /* then cublas NULL means that it cannot be had */
     uint32_t wide_shared; /* scan kernels whose limit of dynamic shared memory has been raised, a bit each */
-    char name[256], blas[48];
+    char name[256], blas[64];
 } rl_cuda_state;
 
 static inline rl_cuda_state *rl_cuda_state_of(const rill_context *context)

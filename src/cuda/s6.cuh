@@ -107,7 +107,7 @@ template <typename Acc> __device__ inline bool is_tame(Acc delta, Acc input)
     return delta >= 0 && delta <= Limits<Acc>::tame && is_finite(input);
 }
 
-/* The step size from its raw value: bias, softplus, clamp.  NaN passes through. */
+/* Step sizes from their raw values, in place: softplus, clamp.  NaN passes through. */
 template <typename Acc> struct StepSize {
     Acc low, high;
     bool soft;
@@ -116,12 +116,17 @@ template <typename Acc> struct StepSize {
         : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus)
     {
     }
-    __device__ Acc operator()(Acc raw, Acc bias) const
+    template <int count> __device__ void operator()(Acc (&value)[count]) const
     {
-        Acc value = raw + bias;
-        if (soft) value = softplus(value);
-        if (value < low) return low;
-        return value > high ? high : value;
+        if (soft) {
+#pragma unroll
+            for (int k = 0; k < count; k++) value[k] = softplus(value[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < count; k++) {
+            value[k] = value[k] < low ? low : value[k];
+            value[k] = value[k] > high ? high : value[k];
+        }
     }
 };
 

@@ -49,6 +49,7 @@ typedef struct rl_scan_state {
  */
 typedef struct rl_scan_args {
     rl_scan_view x, delta, z, y, B, C;
+    bool wide, A_wide; /* all of these are; A is */
     rl_scan_vector D, bias;
     const void *A;
     int64_t A_channel, A_state;

@@ -23,8 +23,11 @@ size_t rl_scan_shared_bytes(bool f64);
 /* Carries states from chunk to chunk: one thread a state. */
 const void *rl_scan_carry_kernel(bool f64);
 
-/* One step of every sequence: 4 threads a channel. */
-const void *rl_scan_step_kernel(bool f64);
+/* One step of every sequence. */
+const void *rl_scan_step_f64(void);
+const void *rl_scan_step_f32(void);
+const void *rl_scan_step_bf16(bool projected);
+const void *rl_scan_step_f16(bool projected);
 
 #ifdef __cplusplus
 }

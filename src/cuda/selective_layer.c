@@ -7,8 +7,8 @@
  * The stacked weights make it one product, so x is read once.  Scratch is bounded: the rows go in slabs of whole
  * sequences, or where one alone is too long, in slabs of its steps with the states handed from slab to slab.
  *
- * The products are cuBLAS's, or rill's own where it cannot be had and in reproducible mode, since a row's bits from
- * cuBLAS may depend on how many rows there are.
+ * The products are rill's own (product.h), but for the first one of 16-bit x and weights, which is cuBLAS's for its
+ * use of the tensor cores.  Not in reproducible mode: there a row's bits may depend on how many rows there are.
  */
 #include "cublas.h"
 #include "device.h"
@@ -53,11 +53,12 @@ static rill_tensor part_of(const rill_tensor *tensor, int64_t batch0, int64_t ba
     return slice(&rows, 1, step0, steps);
 }
 
-/* Whether the first product may multiply 16-bit x and weights as they are. */
-static bool weights_match(const rl_selective_layer_problem *p)
+/* Whether the first product is one of 16-bit operands. */
+static bool all_16_bit(const rl_selective_layer_problem *p)
 {
     rill_dtype down = p->W_delta_down.dtype == RILL_ABSENT ? p->W_delta.dtype : p->W_delta_down.dtype;
-    return down == p->x.dtype && p->W_B.dtype == p->x.dtype && p->W_C.dtype == p->x.dtype;
+    return rill_dtype_size(p->x.dtype) == 2 && down == p->x.dtype && p->W_B.dtype == p->x.dtype &&
+           p->W_C.dtype == p->x.dtype;
 }
 
 static layer plan(rill_context *context, const rl_selective_layer_problem *p, bool blas)
@@ -65,7 +66,7 @@ static layer plan(rill_context *context, const rl_selective_layer_problem *p, bo
     layer l = {.context = context, .problem = p, .blas = blas};
     l.low_rank = p->W_delta_down.dtype != RILL_ABSENT;
     l.accumulated = p->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
-    l.multiplied = l.blas && weights_match(p) ? p->x.dtype : l.accumulated;
+    l.multiplied = blas ? p->x.dtype : l.accumulated;
     l.delta_columns = l.low_rank ? p->rank : p->channels;
     l.columns = l.delta_columns + 2 * p->states;
     l.first_row = round_up(l.columns, ROW_ALIGNMENT);
@@ -98,7 +99,7 @@ static bool needs_packing(const layer *l)
 {
     int64_t row;
     rill_tensor slab = part_of(&l->problem->x, 0, l->slab_batch, 0, l->slab_length);
-    return l->blas && (l->multiplied != l->problem->x.dtype || !uniform_rows(&slab, &row));
+    return l->blas && !uniform_rows(&slab, &row);
 }
 
 static rill_status take(layer *l, int64_t elements, rill_dtype dtype, void **block)
@@ -149,17 +150,6 @@ static rill_status prepare_weights(layer *l)
     return rl_cuda_gather(l->context, jobs, l->low_rank ? 5 : 4);
 }
 
-/* out = x wᵀ for rows of x; x is uniform in rows where cuBLAS multiplies. */
-static rill_status multiply(layer *l, const rill_tensor *x, const void *w, int64_t columns, void *out,
-                            int64_t out_row)
-{
-    int64_t rows = x->shape[0] * x->shape[1], inner = x->shape[2], x_row;
-    if (!l->blas || inner == 0 || !uniform_rows(x, &x_row))
-        return rl_cuda_product(l->context, x, w, columns, out, out_row);
-    if (rows == 0 || columns == 0) return RILL_OK;
-    return rl_cublas_product(l->context, x->dtype, rows, columns, inner, x->data, x_row, w, inner, out, out_row);
-}
-
 static rill_tensor scratch_view(const layer *l, void *data, int64_t column, int64_t row, const rill_tensor *x,
                                 int64_t columns)
 {
@@ -176,21 +166,31 @@ static rill_tensor with_group(rill_tensor view)
     return rill_tensor_view(RILL_CUDA, view.data, view.dtype, 4, shape, stride);
 }
 
-static rill_status project(layer *l, const rill_tensor *x, rill_tensor *delta)
+static rill_status multiply_16_bit(layer *l, const rill_tensor *x)
 {
     rill_tensor rows = *x;
     rill_status status = RILL_OK;
+    int64_t count = x->shape[0] * x->shape[1], row = 0;
     if (l->x) {
         rows = rill_tensor_3d_on(RILL_CUDA, l->x, l->multiplied, x->shape[0], x->shape[1], x->shape[2]);
         rl_gather_job job = {.destination = rows, .source = *x};
         status = rl_cuda_gather(l->context, &job, 1);
     }
-    if (status == RILL_OK) status = multiply(l, &rows, l->weights, l->columns, l->first, l->first_row);
+    if (status != RILL_OK || count == 0 || l->columns == 0) return status;
+    uniform_rows(&rows, &row); /* they are, now */
+    return rl_cublas_product(l->context, l->multiplied, count, l->columns, rows.shape[2], rows.data, row, l->weights,
+                             rows.shape[2], l->first, l->first_row);
+}
+
+static rill_status project(layer *l, const rill_tensor *x, rill_tensor *delta)
+{
+    rill_status status = l->blas ? multiply_16_bit(l, x)
+                                 : rl_cuda_product(l->context, x, l->weights, l->columns, l->first, l->first_row);
     *delta = scratch_view(l, l->first, 0, l->first_row, x, l->delta_columns);
     if (status != RILL_OK || !l->low_rank) return status;
     rill_tensor low = *delta;
     *delta = scratch_view(l, l->delta, 0, l->delta_row, x, l->problem->channels);
-    return multiply(l, &low, l->up_weights, l->problem->channels, l->delta, l->delta_row);
+    return rl_cuda_product(l->context, &low, l->up_weights, l->problem->channels, l->delta, l->delta_row);
 }
 
 /* Where a slab's states come from and go to: the caller's at a sequence's ends, else the carry. */
@@ -253,10 +253,10 @@ static rill_status run_sequences(layer *l, int64_t batch0, int64_t batch)
 static rill_status run(rill_context *context, const rl_selective_layer_problem *problem)
 {
     rill_status status = RILL_OK;
-    bool own = context->options.reproducible;
-    if (!own) status = rl_cublas_open(context);
+    bool blas = all_16_bit(problem) && !context->options.reproducible;
+    if (blas) status = rl_cublas_open(context);
     if (status != RILL_OK) return status;
-    layer l = plan(context, problem, !own && rl_cuda_state_of(context)->cublas);
+    layer l = plan(context, problem, blas && rl_cuda_state_of(context)->cublas);
     status = take_scratch(&l);
     if (status == RILL_OK && l.blas) status = rl_cublas_begin(context, l.scratch);
     if (status == RILL_OK) status = prepare_weights(&l);

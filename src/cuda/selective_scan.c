@@ -4,6 +4,8 @@
 #include "scan_kernels.h"
 #include "scan_tuning.h"
 
+static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch; blocks stride over the work beyond */
+
 /* Whether four neighbours along the last axis, from any multiple of four on, are one aligned access. */
 static bool is_wide(const rill_tensor *tensor, const int64_t *stride)
 {
@@ -102,6 +104,12 @@ static rl_scan_args resolve(const rl_selective_scan_problem *problem)
     };
 }
 
+static bool all_wide(const rl_scan_args *args)
+{
+    return args->x.wide && args->delta.wide && args->B.wide && args->C.wide && args->y.wide &&
+           (args->z.wide || !args->z.data);
+}
+
 static void cut(rill_context *context, rl_scan_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
@@ -156,8 +164,7 @@ static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool s
         if (error != cudaSuccess) return rl_cuda_check(context, error, "selective_scan: shared memory");
         *raised |= bit;
     }
-    const int64_t most = 1 << 30; /* blocks stride over the tasks beyond */
-    int64_t blocks = args->tasks < most ? args->tasks : most;
+    int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
     int threads = RL_SCAN_PRODUCERS + args->block_channels * RL_SCAN_LANES;
     void *arguments[] = {args};
     return rl_cuda_launch(context, kernel, blocks, threads, shared, arguments, "selective_scan: launch");
@@ -166,22 +173,36 @@ static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool s
 static rill_status launch_carry(rill_context *context, rl_scan_args *args)
 {
     const int threads = 128;
-    const int64_t most = 1 << 30;
     int64_t blocks = rl_scan_ceil(args->sequences * args->channels * args->states, threads);
     if (blocks == 0) return RILL_OK;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64), blocks < most ? blocks : most,
-                          threads, 0, arguments, "selective_scan: launch of the carries");
+    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64),
+                          blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, threads, 0, arguments,
+                          "selective_scan: launch of the carries");
+}
+
+static const void *pick_step(const rl_scan_args *args)
+{
+    bool projected = args->delta.dtype != args->x.dtype;
+    switch (args->x.dtype) {
+    case RILL_F64:
+        return rl_scan_step_f64();
+    case RILL_F32:
+        return rl_scan_step_f32();
+    case RILL_BF16:
+        return rl_scan_step_bf16(projected);
+    default:
+        return rl_scan_step_f16(projected);
+    }
 }
 
 static rill_status launch_step(rill_context *context, rl_scan_args *args)
 {
     const int threads = 256;
-    const int64_t most = 1 << 30;
-    int64_t blocks = rl_scan_ceil(args->sequences * args->channels, threads / RL_SCAN_LANES);
+    int64_t blocks = rl_scan_ceil(args->channels, threads / RL_SCAN_LANES) * args->sequences;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, rl_scan_step_kernel(args->x.dtype == RILL_F64), blocks < most ? blocks : most,
-                          threads, 0, arguments, "selective_scan: launch of a step");
+    return rl_cuda_launch(context, pick_step(args), blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, threads, 0,
+                          arguments, "selective_scan: launch of a step");
 }
 
 static rill_status launch_walks(rill_context *context, rl_scan_args *args, int64_t groups)
@@ -200,6 +221,10 @@ rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_sca
     if (problem->channels == 0 || problem->sequences == 0) return RILL_OK;
     rl_scan_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
+    int64_t A_stride[RILL_MAX_RANK] = {0};
+    own_strides(&problem->A, A_stride);
+    args.A_wide = is_wide(&problem->A, A_stride);
+    args.wide = all_wide(&args);
     bool one_step = args.length == 1 && !args.offsets;
     rill_status status = one_step ? launch_step(context, &args) : launch_walks(context, &args, problem->groups);
     rl_cuda_leave(context, &scope);

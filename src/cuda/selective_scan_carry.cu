@@ -28,11 +28,12 @@ __device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t c
     const int64_t B_at = first_row(args, B, piece) + group * B.group + state * B.lane;
     bool fresh = piece.starts && !args.h_init.data;
     for (int64_t k = 0; k < piece.count; k++) {
-        const Acc raw = load_any<Acc>(delta.data, delta.dtype, delta_at + k * delta.step);
+        Acc step[] = {load_any<Acc>(delta.data, delta.dtype, delta_at + k * delta.step) + bias};
         const Acc value = load_any<Acc>(x.data, x.dtype, x_at + k * x.step);
         const Acc b = load_any<Acc>(B.data, B.dtype, B_at + k * B.step);
-        const Acc step = step_size(raw, bias), input = step * value * b;
-        h = fresh ? input : fma(exponential(step * a), h, input);
+        step_size(step);
+        const Acc input = step[0] * value * b;
+        h = fresh ? input : fma(exponential(step[0] * a), h, input);
         fresh = false;
     }
     return h;

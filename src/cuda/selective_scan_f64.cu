@@ -1,6 +1,7 @@
 /* The selective scan's kernels for float64 tensors. */
 #include "scan_kernels.h"
 #include "selective_scan.cuh"
+#include "selective_scan_step.cuh"
 
 using namespace selective_scan;
 
@@ -13,4 +14,9 @@ const void *rl_scan_kernel_f64(bool summary)
 size_t rl_scan_shared_bytes(bool f64)
 {
     return f64 ? sizeof(Tiles<double>) : sizeof(Tiles<float>);
+}
+
+const void *rl_scan_step_f64(void)
+{
+    return (const void *)selective_scan_step::step_kernel<double, double, double>;
 }

@@ -8,7 +8,9 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
     int count;     /* of the four that exist */
     int row, rows; /* its first step in a tile, and the distance to the next */
     int quads;     /* how many steps it has */
+    bool whole;    /* all quads of a full tile can be read and written whole */
     Acc bias[4], skip[4];
+    bool skips;
     const T *x, *z; /* of the next tile to fetch, at the thread's first step */
     T *y;           /* of the next tile to write */
     const U *delta, *B, *C;
@@ -31,6 +33,8 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         rows = PRODUCERS / across;
         quads = STEPS / rows;
         count = task.channels - column;
+        whole = args.wide && count >= 4;
+        skips = args.D.data != nullptr;
         const int64_t channel = task.channel + column;
         x = start<T>(args.x) + channel * args.x.lane + row * args.x.step;
         delta = start<U>(args.delta) + channel * args.delta.lane + row * args.delta.step;
@@ -50,10 +54,23 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         }
     }
 
-    /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
-    __device__ void fetch(const Stage &stage)
+    /* The loads of a stage that is full in every way: nothing to ask, all in flight together. */
+    __device__ void fetch_whole(bool first_panel)
     {
-        const int64_t left = task.piece.count - stage.tile * STEPS;
+        if (first_panel) {
+#pragma unroll
+            for (int i = 0; i < QUADS; i++) {
+                if (i >= quads) break;
+                raw_x[i] = *(const Quad<T> *)(x + i * rows * args.x.step);
+                raw_delta[i] = *(const Quad<U> *)(delta + i * rows * args.delta.step);
+            }
+        }
+        raw_B = *(const Quad<U> *)B;
+        if (pass == FULL) raw_C = *(const Quad<U> *)C;
+    }
+
+    __device__ void fetch_parts(const Stage &stage, int64_t left)
+    {
         if (stage.panel == 0) {
 #pragma unroll
             for (int i = 0; i < QUADS; i++) {
@@ -62,16 +79,29 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
                 raw_x[i] = load_quad(x + i * rows * args.x.step, args.x.lane, there, args.x.wide);
                 raw_delta[i] = load_quad(delta + i * rows * args.delta.step, args.delta.lane, there, args.delta.wide);
             }
+        }
+        const int64_t states = args.states - stage.panel * PANEL - threadIdx.x % 4 * 4;
+        const int64_t there = (int)threadIdx.x / 4 < left ? states : 0;
+        raw_B = load_quad(B, args.B.lane, there, args.B.wide);
+        if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
+    }
+
+    /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
+    __device__ void fetch(const Stage &stage)
+    {
+        const int64_t left = task.piece.count - stage.tile * STEPS;
+        const int64_t panel = stage.panel * PANEL;
+        const bool last = stage.panel + 1 == args.panels;
+        if (whole && left >= STEPS && args.states - panel >= PANEL)
+            fetch_whole(stage.panel == 0);
+        else
+            fetch_parts(stage, left);
+        if (stage.panel == 0) {
             x += STEPS * args.x.step;
             delta += STEPS * args.delta.step;
         }
-        const int64_t panel = stage.panel * PANEL, there = args.states - panel - threadIdx.x % 4 * 4;
-        const bool in_time = (int)threadIdx.x / 4 < left, last = stage.panel + 1 == args.panels;
-        raw_B = load_quad(B + panel * args.B.lane, args.B.lane, in_time ? there : 0, args.B.wide);
-        if (last) B += STEPS * args.B.step;
-        if (pass == SUMMARY) return;
-        raw_C = load_quad(C + panel * args.C.lane, args.C.lane, in_time ? there : 0, args.C.wide);
-        if (last) C += STEPS * args.C.step;
+        B += last ? STEPS * args.B.step - panel * args.B.lane : PANEL * args.B.lane;
+        if (pass == FULL) C += last ? STEPS * args.C.step - panel * args.C.lane : PANEL * args.C.lane;
     }
 
     /* The gate's loads for a finished tile.  Tiles come in order. */
@@ -81,8 +111,11 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             if (i >= quads) break;
-            raw_z[i] =
-                load_quad(z + i * rows * args.z.step, args.z.lane, row + i * rows < left ? count : 0, args.z.wide);
+            const T *from = z + i * rows * args.z.step;
+            if (whole && left >= STEPS)
+                raw_z[i] = *(const Quad<T> *)from;
+            else
+                raw_z[i] = load_quad(from, args.z.lane, row + i * rows < left ? count : 0, args.z.wide);
         }
         z += STEPS * args.z.step;
     }
@@ -102,19 +135,18 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
             if (!is_tame(pair[k].delta, pair[k].input)) atomicOr(&tiles.wild[third][column + k], 1);
     }
 
-    /* δ, δx and D x of one quad of a tile.  Steps and channels that do not exist become δ = δx = 0, which do nothing.
+    /* δ, δx and D x of one quad of a tile.  Steps and channels that do not exist become δ = δx = 0: they do nothing.
      */
-    __device__ void prepare_quad(const Stage &stage, int i)
+    __device__ void put_quad(const Stage &stage, int i, const Acc *delta_of)
     {
         const int step = row + i * rows;
         Pair<Acc> pair[4];
-        Acc value[4];
         Quad<Acc> begun = {};
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            value[k] = widen(raw_x[i].get(k));
-            pair[k].delta = step_size((Acc)widen(raw_delta[i].get(k)), bias[k]);
-            pair[k].input = pair[k].delta * value[k];
+            const Acc value = widen(raw_x[i].get(k));
+            pair[k] = {delta_of[k], delta_of[k] * value};
+            begun.lane[k] = skips ? skip[k] * value : Acc(0);
         }
         const bool in_time = step < task.piece.count - stage.tile * STEPS;
         if (count < 4 || !in_time) {
@@ -132,22 +164,24 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
             for (int j = 0; j < together; j++) out.pair[j] = pair[k + j];
             to[k / together] = out;
         }
-        if (pass == SUMMARY) return;
-        if (args.D.data) {
+        if (pass == FULL) *(Quad<Acc> *)&tiles.y[stage.third][step][column] = begun;
+    }
+
+    __device__ void put_steps(const Stage &stage)
+    {
+        Acc step[4 * QUADS]; /* all together, so that their long chains overlap */
 #pragma unroll
-            for (int k = 0; k < 4; k++) begun.lane[k] = skip[k] * value[k];
-        }
-        *(Quad<Acc> *)&tiles.y[stage.third][step][column] = begun;
+        for (int k = 0; k < 4 * QUADS; k++) step[k] = (Acc)widen(raw_delta[k / 4].get(k % 4)) + bias[k % 4];
+        step_size(step);
+#pragma unroll
+        for (int i = 0; i < QUADS; i++)
+            if (i < quads) put_quad(stage, i, step + 4 * i);
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage)
     {
-        if (stage.panel == 0) {
-#pragma unroll
-            for (int i = 0; i < QUADS; i++)
-                if (i < quads) prepare_quad(stage, i);
-        }
+        if (stage.panel == 0) put_steps(stage);
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -174,7 +208,10 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
             Quad<T> out = {};
 #pragma unroll
             for (int k = 0; k < 4; k++) out.set(k, narrow<T>(sum.lane[k]));
-            store_quad(y + i * rows * args.y.step, args.y.lane, count, args.y.wide, out);
+            if (whole)
+                *(Quad<T> *)(y + i * rows * args.y.step) = out;
+            else
+                store_quad(y + i * rows * args.y.step, args.y.lane, count, args.y.wide, out);
         }
         y += STEPS * args.y.step;
     }
