@@ -13,7 +13,7 @@
 #include "rng.h"
 #include "strided.h"
 
-enum { ROOM = 8192, MIDDLE = ROOM / 2, TRIALS = 200000 };
+enum { ROOM = 8192, MIDDLE = ROOM / 2, TRIALS = 60000 };
 
 static _Alignas(16) char room[ROOM];
 static unsigned char marks[ROOM];
