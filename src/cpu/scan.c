@@ -263,6 +263,24 @@ static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, 
     k->store(&y, s->y, rows, place.lanes);
 }
 
+/* Rows that are a part of a cache line each, far apart, come late: asked for while the vector before them is
+ * computed. */
+static void prefetch_rows(const rl_series *series, int64_t t, int64_t rows, int64_t channel)
+{
+    if (!series->data || series->lane != 1) return;
+    rl_matrix m = rl_series_rows(series, t, channel);
+    const int64_t step = m.row * (int64_t)rill_dtype_size(m.dtype);
+    for (int64_t i = 0; i < rows; i++) __builtin_prefetch((const char *)m.data + i * step);
+}
+
+static void prefetch_tile(const rl_piece *piece, int64_t t, int64_t rows, int64_t channel)
+{
+    prefetch_rows(&piece->x, t, rows, channel);
+    prefetch_rows(&piece->delta, t, rows, channel);
+    prefetch_rows(&piece->z, t, rows, channel);
+    if (piece->y.data != piece->x.data) prefetch_rows(&piece->y, t, rows, channel);
+}
+
 /* One block of channels of one piece.  `v` holds the block's parameters. */
 static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece, int64_t stripe, int64_t first,
                       int64_t count, rl_vector_state *v)
@@ -278,8 +296,13 @@ static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece,
     for (int64_t t = 0; t < piece->length; t += scan->tile_rows) {
         int64_t rows = least(scan->tile_rows, piece->length - t);
         rl_pack_inputs(scan, piece, rl_vector_at(scan, stripe, first), t, rows, s->bc);
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++) {
+            bool next = i + 1 < count;
+            int64_t after = next ? rows : least(scan->tile_rows, piece->length - t - rows);
+            prefetch_tile(piece, next ? t : t + rows, after,
+                          rl_vector_at(scan, stripe, next ? first + i + 1 : first).channel);
             run_tile(scan, s, piece, rl_vector_at(scan, stripe, first + i), &v[i], t, rows);
+        }
     }
     for (int64_t i = 0; i < count; i++) {
         rl_store_state(scan, piece, rl_vector_at(scan, stripe, first + i), v[i].h);

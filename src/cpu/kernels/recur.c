@@ -1,6 +1,8 @@
 /*
  * The recurrence: h = exp(δ A) h + δ x B and y = Σ C h over a tile, RL_STATE_BLOCK states at a time in registers.
- * Steps follow each other through h alone; the exponentials of several states and steps overlap.
+ * Steps follow each other through h alone; the exponentials of several states and steps overlap.  The product with h
+ * is rounded before the sum, as in the plain loop: where the states nearly cancel, errors that agree with the loop's
+ * are worth more than smaller ones, and the sum finds an adder that fma would leave idle.
  */
 #include "functions.h"
 #include "kernels.h"
@@ -28,7 +30,7 @@ RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int 
     vreal input = b->input[t], sum = {0};
     for (int i = 0; i < states; i++) {
         vreal fresh = input * entry(row, i, spread), C = entry(row, states + i, spread);
-        h[i] = decays ? fma_(exp_decay(rate, A[i], safe), h[i], fresh) : fresh;
+        h[i] = decays ? exp_decay(rate, A[i], safe) * h[i] + fresh : fresh;
         sum = i ? fma_(C, h[i], sum) : C * h[i];
     }
     b->y[t] = b->accumulate ? b->y[t] + sum : sum;
