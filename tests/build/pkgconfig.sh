@@ -6,18 +6,13 @@ shift 3
 command -v pkg-config >/dev/null || exit 77
 install_tree "$build"
 write_consumer "$work/consumer.c"
-export PKG_CONFIG_PATH="$libdir/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$dest"
+export PKG_CONFIG_PATH="$libdir/pkgconfig"
 version=$(pkg-config --modversion rill) || die "pkg-config does not find rill"
 
-# The needs of a static library name system folders by their own path, which the sysroot must not prefix.
+# Installed under DESTDIR: only rill's own prefix moves, not the folders that a static library's needs name.
 flags()
 {
-    pkg-config "$@" rill | tr ' ' '\n' | sed "s|^\(-[LI]\)$dest\(.*\)|\1\2|" | while read -r flag; do
-        case $flag in
-        -[LI]"$PREFIX"*) printf '%s%s%s ' "$(printf %.2s "$flag")" "$dest" "${flag#-[LI]}" ;;
-        *) printf '%s ' "$flag" ;;
-        esac
-    done
+    pkg-config --define-variable=prefix="$root" "$@" rill
 }
 
 if [ "$library" != static ]; then
