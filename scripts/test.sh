@@ -71,7 +71,7 @@ if step "Build" build build-test --buildtype=debugoptimized; then
     step "Code and links of the documents" sh scripts/check-docs.sh build-test || true
 fi
 
-if step "Build with sanitizers" build build-sanitize -Dcuda=disabled -Doptimization=1 \
+if step "Build with sanitizers" build build-sanitize -Dcuda=disabled -Doptimization=2 \
     -Ddebug=true -Ddefault_library=static -Db_sanitize=address,undefined -Db_lundef=false; then
     # An allocation beyond reason must be answered as malloc does; whatever UBSan finds ends the test.
     ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
