@@ -27,10 +27,9 @@
 #define EXP_SAFE 86.0f  /* within ± this the result is normal and 2^n is one exponent */
 #define EXP2_LOW -151.0f
 #define EXP2_HIGH 129.0f
-#define SQRT_HALF_BITS 0x3f3504f3
 static const real exp2_terms[] = {
     0x1.414dccp-13f, 0x1.5f049cp-10f, 0x1.3b2e1p-7f, 0x1.c6af88p-5f, 0x1.ebfbdcp-3f, 0x1.62e43p-1f, 1};
-static const real atanh_terms[] = {2 / 9.0f, 2 / 7.0f, 2 / 5.0f, 2 / 3.0f};
+static const real atanh_terms[] = {0x1.f1d5c2p-3f, 0x1.b6cd2p-3f, 0x1.2509d8p-2f, 0x1.9996a6p-2f, 0x1.555558p-1f};
 #else
 #define LOG2_E 0x1.71547652b82fep+0
 #define LOG2_E_REST 0x1.777d0ffda0d24p-56
@@ -45,13 +44,14 @@ static const real atanh_terms[] = {2 / 9.0f, 2 / 7.0f, 2 / 5.0f, 2 / 3.0f};
 #define EXP_SAFE 705.0
 #define EXP2_LOW -1076.0
 #define EXP2_HIGH 1025.0
-#define SQRT_HALF_BITS 0x3fe6a09e667f3bcd
 static const real exp2_terms[] = {0x1.e7c6a0addab2ap-32, 0x1.e617f4b063f1ep-28, 0x1.b526534d031fdp-24,
                                   0x1.62bfc9d32daf8p-20, 0x1.ffcbfbc770cd0p-17, 0x1.4309130dd1d5bp-13,
                                   0x1.5d87fe78c38b6p-10, 0x1.3b2ab6fba075bp-7,  0x1.c6b08d704a045p-5,
                                   0x1.ebfbdff82c5a1p-3,  0x1.62e42fefa39efp-1,  1};
-static const real atanh_terms[] = {2 / 21.0, 2 / 19.0, 2 / 17.0, 2 / 15.0, 2 / 13.0,
-                                   2 / 11.0, 2 / 9.0,  2 / 7.0,  2 / 5.0,  2 / 3.0};
+static const real atanh_terms[] = {0x1.517bc084fca61p-3, 0x1.1e3894bb15ba0p-4, 0x1.c180979439754p-4,
+                                   0x1.dfe043a72faeap-4, 0x1.1123605a8a476p-3, 0x1.3b12d45df81b9p-3,
+                                   0x1.745d1e10857efp-3, 0x1.c71c71a592a29p-3, 0x1.24924924c2524p-2,
+                                   0x1.9999999999551p-2, 0x1.5555555555556p-1};
 #endif
 
 #define TERMS(table) table, sizeof table / sizeof *table
@@ -130,38 +130,39 @@ RL_INLINE vreal exp_decay(decay_rate rate, vreal A, int safe)
 }
 #endif
 
-/*
- * log(1 + e) for e >= 0: 1 + e = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)], so that f = 2^-k e + (2^-k - 1) is e
- * itself for small e and is rounded once otherwise; then with s = f / (2 + f), log(1 + f) = f - s (f - R(s²)), where
- * R is the series of 2 atanh(s) / s without its first term.
- */
-RL_INLINE vreal log1p_(vreal e)
+/* exp(-|value|), in [0, 1]. */
+RL_INLINE vreal exp_of_minus(vreal value, int safe)
 {
-    vint k = ((vint)(e + splat(1)) - (integer)SQRT_HALF_BITS) >> FRACTION_BITS;
-    vreal power = (vreal)((EXPONENT_BIAS - k) << FRACTION_BITS);
-    vreal f = fma_(e, power, power - splat(1));
-    vreal s = f / (f + splat(2)), square = s * s;
-    vreal series = square * horner(TERMS(atanh_terms), square);
-    vreal count = (vreal)(k + (vint)splat(ROUNDER)) - splat(ROUNDER);
-    vreal rest = fma_(count, splat(LN2_LOWER), fma_(series - f, s, f));
-    return fma_(count, splat(LN2_UPPER), rest);
+    return exp_((vreal)((vint)value | (vint)splat((real)-0.0)), safe);
 }
 
 /*
- * value > 20 ? value : log(1 + exp(value)), to a few ulp also where it is tiny.  `safe`: |value| <= SOFTPLUS_SAFE in
- * every lane; the value is the same.  pointwise.c runs its parts in loops of their own.
+ * softplus(value) = log(1 + exp(value)), value itself above 20, from e = exp(-|value|): it is max(value, 0) + log(1 +
+ * e), and with s = e / (2 + e) <= 1/3 log(1 + e) = e - s (e - R), where R(s²) is 2 atanh(s) / s without its first
+ * term, here s² times a minimax polynomial.  So it is good to a few ulp also where it is tiny.
  */
-#define SOFTPLUS_SAFE 20
+RL_INLINE vreal softplus_from(vreal value, vreal e)
+{
+    vreal s = e / (e + splat(2)), square = s * s;
+    vreal rest = fma_(square, horner(TERMS(atanh_terms), square), -e);
+    vreal soft = fma_(s, rest, e) + at_least(value, splat(0));
+#if RL_REAL_BITS == 64
+    soft = if_greater(value, splat(20), value, soft); /* in float, log(1 + e) is then below half an ulp */
+#endif
+    return soft;
+}
+
+/* `safe`: |value| <= SOFTPLUS_SAFE in every lane; the value is the same. */
+#define SOFTPLUS_SAFE EXP_SAFE
 RL_INLINE vreal softplus_(vreal value, int safe)
 {
-    vreal soft = log1p_(exp_(value, safe));
-    return safe ? soft : if_greater(value, splat(SOFTPLUS_SAFE), value, soft);
+    return softplus_from(value, exp_of_minus(value, safe));
 }
 
 /* value σ(value); exp is taken of -|value|, so nothing overflows on the way.  -inf gives NaN, as the product does. */
 RL_INLINE vreal silu_(vreal value)
 {
-    vreal e = exp_((vreal)((vint)value | (vint)splat((real)-0.0)), 0);
+    vreal e = exp_of_minus(value, 0);
     vreal numerator = if_greater(splat(0), value, e, splat(1));
     return value * (numerator / (e + splat(1)));
 }

@@ -23,10 +23,8 @@ void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, b
  */
 RL_INLINE void soften(vreal *soft, const vreal *value, int64_t rows, bool safe)
 {
-    for (int64_t t = 0; t < rows; t++) soft[t] = exp_(value[t], safe);
-    for (int64_t t = 0; t < rows; t++) soft[t] = log1p_(soft[t]);
-    if (safe) return;
-    for (int64_t t = 0; t < rows; t++) soft[t] = if_greater(value[t], splat(SOFTPLUS_SAFE), value[t], soft[t]);
+    for (int64_t t = 0; t < rows; t++) soft[t] = exp_of_minus(value[t], safe);
+    for (int64_t t = 0; t < rows; t++) soft[t] = softplus_from(value[t], soft[t]);
 }
 
 void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta_memory, const void *x_memory, int64_t rows,
