@@ -72,6 +72,9 @@ rill_status rill_selective_scan(rill_context *context, const rill_selective_scan
     problem.reverse = args->reverse;
     if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
 
+    if (!context->backend->selective_scan)
+        return rl_fail(context, RILL_UNSUPPORTED, "selective_scan: the %s backend does not have it",
+                       context->backend->name);
     rl_workspace_reset(context);
     status = rl_stage_in(context, &signature, &problem);
     if (status == RILL_OK) status = context->backend->selective_scan(context, &problem);
