@@ -11,7 +11,7 @@ RL_INLINE int64_t least(int64_t a, int64_t b)
 RL_INLINE void place(real *bc, const rl_input_tile *from, const real *values, int which, int64_t t, int64_t n,
                      int64_t count)
 {
-    if (LANES >= RL_STATE_BLOCK && count % RL_STATE_BLOCK == 0 && n % RL_STATE_BLOCK == 0) {
+    if ((int)LANES >= (int)RL_STATE_BLOCK && count % RL_STATE_BLOCK == 0 && n % RL_STATE_BLOCK == 0) {
         real *to = bc + n * 2 * from->rows + (t * 2 + which) * RL_STATE_BLOCK;
         for (int64_t i = 0; i < count; i += RL_STATE_BLOCK, to += RL_STATE_BLOCK * 2 * from->rows)
             memcpy(to, values + i, RL_STATE_BLOCK * sizeof *to);
