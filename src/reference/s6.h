@@ -28,6 +28,17 @@ static inline real finite_range(real value, rill_dtype data)
     return value < -top ? -top : value > top ? top : value;
 }
 
+/* The state that leaves; where no step was taken it is the one that came, bit for bit: a NaN keeps its payload. */
+static inline void hand_on(const rill_tensor *h_final, const rill_tensor *h_init, int64_t sequence, int64_t d,
+                           int64_t n, bool stepped, real h)
+{
+    if (!stepped && h_init->data && h_init->dtype == h_final->dtype)
+        memmove(element(h_final, sequence, d, n, 0), element(h_init, sequence, d, n, 0),
+                rill_dtype_size(h_final->dtype));
+    else
+        store(h_final, sequence, d, n, 0, h);
+}
+
 static inline real silu(real value)
 {
     return value * (1 / (1 + exp(-value)));

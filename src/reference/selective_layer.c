@@ -57,7 +57,8 @@ static void run_sequence(const rl_selective_layer_problem *p, int64_t sequence, 
     }
     if (!p->h_final.data) return;
     for (int64_t d = 0; d < p->channels; d++)
-        for (int64_t n = 0; n < p->states; n++) store(&p->h_final, sequence, d, n, 0, s->h[d * p->states + n]);
+        for (int64_t n = 0; n < p->states; n++)
+            hand_on(&p->h_final, &p->h_init, sequence, d, n, where.end > where.begin, s->h[d * p->states + n]);
 }
 
 rill_status RL_NAME(rl_reference_selective_layer)(rill_context *context, const rl_selective_layer_problem *problem)

@@ -25,7 +25,7 @@ static void scan_channel(const rl_selective_scan_problem *p, int64_t sequence, i
         store(&p->y, s.row, t, d, 0, y);
     }
     if (!p->h_final.data) return;
-    for (int64_t n = 0; n < p->states; n++) store(&p->h_final, sequence, d, n, 0, h[n]);
+    for (int64_t n = 0; n < p->states; n++) hand_on(&p->h_final, &p->h_init, sequence, d, n, s.end > s.begin, h[n]);
 }
 
 rill_status RL_NAME(rl_reference_selective_scan)(rill_context *context, const rl_selective_scan_problem *problem)
