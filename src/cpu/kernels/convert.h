@@ -62,7 +62,7 @@ RL_INLINE vhalf to_f16(vreal value)
     vint is_small = magnitude<0x38800000, is_infinite = magnitude >= 0x47800000, is_nan = magnitude> 0x7f800000;
     vint result = (is_small & small) | (~is_small & normal);
     result = (is_infinite & 0x7c00) | (~is_infinite & result);
-    result = (is_nan & 0x7e00) | (~is_nan & result);
+    result = (is_nan & (0x7e00 | ((magnitude >> 13) & 0x3ff))) | (~is_nan & result);
     return __builtin_convertvector(result | sign, vhalf);
 }
 #endif
