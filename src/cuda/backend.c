@@ -40,10 +40,10 @@ bool rl_cuda_capturing(const rill_context *context)
     return error != cudaSuccess || capture != cudaStreamCaptureStatusNone;
 }
 
-rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int threads, size_t shared,
-                           void **arguments, const char *what)
+rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
+                           size_t shared, void **arguments, const char *what)
 {
-    dim3 grid = {(unsigned)blocks, 1, 1}, block = {(unsigned)threads, 1, 1};
+    dim3 grid = {(unsigned)blocks, (unsigned)rows, 1}, block = {(unsigned)threads, 1, 1};
     cudaStream_t stream = rl_cuda_state_of(context)->stream;
     return rl_cuda_check(context, cudaLaunchKernel(kernel, grid, block, arguments, shared, stream), what);
 }

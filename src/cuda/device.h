@@ -47,9 +47,9 @@ rill_status rl_cuda_check(rill_context *context, cudaError_t error, const char *
 /* Whether the context's stream is being captured into a graph: then nothing may be allocated or waited for. */
 bool rl_cuda_capturing(const rill_context *context);
 
-/* A launch on the context's stream; `arguments` as cudaLaunchKernel takes them. */
-rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int threads, size_t shared,
-                           void **arguments, const char *what);
+/* A launch of blocks x rows blocks on the context's stream; `arguments` as cudaLaunchKernel takes them. */
+rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
+                           size_t shared, void **arguments, const char *what);
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

@@ -172,6 +172,7 @@ rill_status rl_cuda_product(rill_context *context, const rill_tensor *x, const v
     p.column_blocks = (columns + COLUMNS - 1) / COLUMNS;
     if (p.rows == 0 || columns == 0) return RILL_OK;
     void *arguments[] = {&p};
-    return rl_cuda_launch(context, pick_kernel(x->dtype), p.column_blocks * ((p.rows + ROWS - 1) / ROWS), THREADS, 0,
-                          arguments, "selective_layer: launch of a product");
+    const int64_t row_blocks = (p.rows + ROWS - 1) / ROWS;
+    return rl_cuda_launch(context, pick_kernel(x->dtype), p.column_blocks * row_blocks, 1, THREADS, 0, arguments,
+                          "selective_layer: launch of a product");
 }

@@ -41,9 +41,7 @@ __device__ inline double exponential(double value)
     return exp(value);
 }
 
-/*
- * The same for value <= 0, cheaper: what lies below the normal numbers is 0.  NaN is not allowed.
- */
+/* The same for value <= 0, cheaper: what lies below the normal numbers is 0.  NaN is not allowed. */
 __device__ inline float exponential_of_decay(float value)
 {
     const float shifted = fmaf(value, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
@@ -56,7 +54,12 @@ __device__ inline float exponential_of_decay(float value)
     series = fmaf(series, r, 0.5f);
     const float power = 1.0f + fmaf(series, r * r, r);
     /* k stands in the low bits of shifted: added to the exponent */
-    return value < -87.0f ? 0.0f : __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
+    float result = __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
+    /* value < -87 ? 0 : result, without the branch that compilers make of it */
+    asm("{ .reg .pred low; setp.lt.f32 low, %1, 0fC2AE0000; selp.f32 %0, 0f00000000, %0, low; }"
+        : "+f"(result)
+        : "f"(value));
+    return result;
 }
 
 /* 2^value on the special function unit: within 2 ulp but biased low, and denormals are flushed. */
@@ -65,6 +68,15 @@ __device__ inline float exp2_rough(float value)
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
     return result;
+}
+
+/*
+ * exp(delta A) by exp2_rough, for rate = A log2(e).  exp2_rough is low by .1 to .5 of 2^-24 on average where decays
+ * are near 1; raising the exponent by 2^-26 takes most of that away, and leaves exp2_rough(0) the 1 that it is.
+ */
+__device__ inline float rough_decay(float delta, float rate)
+{
+    return exp2_rough(fmaf(delta, rate, 0x1p-26f));
 }
 
 __device__ inline float reciprocal_rough(float value)
@@ -105,6 +117,16 @@ template <typename Acc> __device__ inline bool is_finite(Acc value)
 template <typename Acc> __device__ inline bool is_tame(Acc delta, Acc input)
 {
     return delta >= 0 && delta <= Limits<Acc>::tame && is_finite(input);
+}
+
+/* One step of one state, rounded as the plain loop rounds it, so that errors stay close to the loop's. */
+__device__ inline float advance(float decay, float state, float input)
+{
+    return __fadd_rn(__fmul_rn(decay, state), input);
+}
+__device__ inline double advance(double decay, double state, double input)
+{
+    return __dadd_rn(__dmul_rn(decay, state), input);
 }
 
 /* Step sizes from their raw values, in place: softplus, clamp.  NaN passes through. */

@@ -49,7 +49,9 @@ typedef struct rl_scan_state {
  */
 typedef struct rl_scan_args {
     rl_scan_view x, delta, z, y, B, C;
-    bool wide, A_wide; /* all of these are; A is */
+    bool wide;        /* all of these are */
+    bool A_wide;      /* A is */
+    bool states_wide; /* so are B, C, A and the states in the accumulation type, and no four of states is cut short */
     rl_scan_vector D, bias;
     const void *A;
     int64_t A_channel, A_state;

@@ -11,10 +11,13 @@
 #include "scan_args.h"
 
 enum {
-    RL_SCAN_NARROW = 16,       /* channels of a block when wide blocks would leave multiprocessors idle */
-    RL_SCAN_SPLIT_STEPS = 256, /* the least length of a chunk: below it the summaries cost more than they save */
-    RL_SCAN_SPLIT_FACTOR = 4,  /* the least number of chunks worth it: two walks over the steps instead of one */
-    RL_SCAN_SPLIT_MOST = 256   /* chunks: the carries run through them one by one */
+    RL_SCAN_NARROW = 16,        /* channels of a block when wide blocks would leave multiprocessors idle */
+    RL_SCAN_SPLIT_STEPS = 256,  /* the least length of a chunk: below it the summaries cost more than they save */
+    RL_SCAN_SPLIT_FACTOR = 4,   /* the least number of chunks worth it: two walks over the steps instead of one */
+    RL_SCAN_SPLIT_MOST = 256,   /* chunks: the carries run through them one by one */
+    RL_SCAN_STEP_THREADS = 256, /* of a block of the decode step */
+    RL_SCAN_STEP_BLOCKS = 16,   /* of the decode step on a multiprocessor: beyond, a block takes several sequences */
+    RL_SCAN_STEP_MOST = 65535   /* rows of its grid, which CUDA allows */
 };
 
 static inline int64_t rl_scan_ceil(int64_t a, int64_t b)
@@ -38,6 +41,14 @@ static inline int64_t rl_scan_chunks(int64_t sequences, int64_t blocks, int64_t 
     int64_t chunks = wanted < longest ? wanted : longest;
     if (chunks > RL_SCAN_SPLIT_MOST) chunks = RL_SCAN_SPLIT_MOST;
     return chunks < RL_SCAN_SPLIT_FACTOR ? 1 : chunks;
+}
+
+/* Rows of the decode step's grid: each takes every rows-th sequence. */
+static inline int64_t rl_scan_step_rows(int64_t sequences, int64_t blocks, int sms)
+{
+    int64_t rows = rl_scan_ceil((int64_t)sms * RL_SCAN_STEP_BLOCKS, blocks);
+    if (rows > RL_SCAN_STEP_MOST) rows = RL_SCAN_STEP_MOST;
+    return rows < sequences ? rows : sequences;
 }
 
 #endif

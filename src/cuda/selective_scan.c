@@ -110,6 +110,18 @@ static bool all_wide(const rl_scan_args *args)
            (args->z.wide || !args->z.data);
 }
 
+static bool is_wide_state(const rl_scan_args *args, const rl_scan_state *state)
+{
+    rill_dtype accumulated = args->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
+    return !state->data || (state->wide && state->dtype == (int32_t)accumulated);
+}
+
+static bool all_states_wide(const rl_scan_args *args)
+{
+    return args->A_wide && args->B.wide && args->C.wide && args->states % RL_SCAN_OWN == 0 &&
+           is_wide_state(args, &args->h_init) && is_wide_state(args, &args->h_final);
+}
+
 static void cut(rill_context *context, rl_scan_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
@@ -167,7 +179,7 @@ static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool s
     int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
     int threads = RL_SCAN_PRODUCERS + args->block_channels * RL_SCAN_LANES;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel, blocks, threads, shared, arguments, "selective_scan: launch");
+    return rl_cuda_launch(context, kernel, blocks, 1, threads, shared, arguments, "selective_scan: launch");
 }
 
 static rill_status launch_carry(rill_context *context, rl_scan_args *args)
@@ -175,9 +187,9 @@ static rill_status launch_carry(rill_context *context, rl_scan_args *args)
     const int threads = 128;
     int64_t blocks = rl_scan_ceil(args->sequences * args->channels * args->states, threads);
     if (blocks == 0) return RILL_OK;
+    if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64),
-                          blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, threads, 0, arguments,
+    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0, arguments,
                           "selective_scan: launch of the carries");
 }
 
@@ -198,11 +210,12 @@ static const void *pick_step(const rl_scan_args *args)
 
 static rill_status launch_step(rill_context *context, rl_scan_args *args)
 {
-    const int threads = 256;
-    int64_t blocks = rl_scan_ceil(args->channels, threads / RL_SCAN_LANES) * args->sequences;
+    const int threads = RL_SCAN_STEP_THREADS;
+    int64_t blocks = rl_scan_ceil(args->channels, threads / RL_SCAN_LANES);
+    int64_t rows = rl_scan_step_rows(args->sequences, blocks, rl_cuda_state_of(context)->sms);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, pick_step(args), blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, threads, 0,
-                          arguments, "selective_scan: launch of a step");
+    return rl_cuda_launch(context, pick_step(args), blocks, rows, threads, 0, arguments,
+                          "selective_scan: launch of a step");
 }
 
 static rill_status launch_walks(rill_context *context, rl_scan_args *args, int64_t groups)
@@ -225,6 +238,7 @@ rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_sca
     own_strides(&problem->A, A_stride);
     args.A_wide = is_wide(&problem->A, A_stride);
     args.wide = all_wide(&args);
+    args.states_wide = all_states_wide(&args);
     bool one_step = args.length == 1 && !args.offsets;
     rill_status status = one_step ? launch_step(context, &args) : launch_walks(context, &args, problem->groups);
     rl_cuda_leave(context, &scope);

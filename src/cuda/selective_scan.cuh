@@ -15,7 +15,7 @@
  * Buffers: δ and B/C are two deep (written one stage ahead of their use); y and the flags are three deep, since
  * tile k+1 is begun while k is summed up and k-1 is written out.
  *
- * Numbers: see run_fast and run_plain in selective_scan_consumer.cuh.
+ * Numbers: see run_tame and run_mixed in selective_scan_consumer.cuh.
  */
 #ifndef RL_CUDA_SELECTIVE_SCAN_CUH
 #define RL_CUDA_SELECTIVE_SCAN_CUH
@@ -51,9 +51,9 @@ template <typename Acc> struct Tiles {
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
-__device__ inline void block_barrier()
+__device__ inline void block_barrier(int threads)
 {
-    asm volatile("bar.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
 /* What a block works on. */
@@ -66,9 +66,11 @@ struct Task {
 
 template <Pass pass> __device__ Task locate_task(const rl_scan_args &args, int64_t index)
 {
-    int64_t rest = index / args.blocks, block = index - rest * args.blocks, sequence = rest / args.chunks;
+    /* 64-bit divisions take long: none where there is but one of a kind. */
+    const int64_t rest = args.blocks == 1 ? index : index / args.blocks, block = index - rest * args.blocks;
+    const int64_t sequence = args.chunks == 1 ? rest : rest / args.chunks;
     Task task;
-    task.group = block / args.blocks_per_group;
+    task.group = args.blocks_per_group == args.blocks ? 0 : block / args.blocks_per_group;
     task.in_group = (block - task.group * args.blocks_per_group) * args.block_channels;
     task.channel = task.group * args.group_channels + task.in_group;
     int64_t left = args.group_channels - task.in_group;
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(RL_SCAN_THREADS, sizeof(Acc) == 4 ? 2 : 1)
             Producer<T, U, Acc, pass>(args, task, tiles).run();
         else
             Consumer<T, Acc, pass>(args, task, tiles).run();
-        block_barrier(); /* the next task's consumers may clear the flags */
+        block_barrier(blockDim.x); /* the next task's consumers may clear the flags */
     }
 }
 

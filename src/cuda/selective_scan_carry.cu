@@ -33,7 +33,7 @@ __device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t c
         const Acc b = load_any<Acc>(B.data, B.dtype, B_at + k * B.step);
         step_size(step);
         const Acc input = step[0] * value * b;
-        h = fresh ? input : fma(exponential(step[0] * a), h, input);
+        h = fresh ? input : advance(exponential(step[0] * a), h, input);
         fresh = false;
     }
     return h;

@@ -12,8 +12,10 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     int lane;    /* 0..3: states 4 lane .. 4 lane + 3 of a panel */
     bool exists; /* the channel does */
     int64_t channel;
-    int own; /* states of the panel that exist */
+    int own;   /* states of the panel that exist */
+    bool tame; /* A and the states allow the fast order */
     Acc h[OWN], a[OWN];
+    Acc rate[OWN]; /* A log2(e), for rough_decay */
     double step_sum;
     bool wild;
 
@@ -45,6 +47,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         for (int k = 0; k < OWN; k++) {
             int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
             a[k] = has(panel, k) ? finite_range(((const Acc *)args.A)[at]) : Acc(0);
+            rate[k] = fmax(a[k] * Acc(1.44269504088896341), -Limits<Acc>::top);
         }
     }
 
@@ -115,85 +118,134 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return (lane & 1) * 2 + (lane >> 1);
     }
 
-    /* A tile on its way through the fast order. */
+    /* What a tile's walk holds beside the states. */
     struct Walk {
-        Acc rate[OWN], before[OWN], local[OWN], deltas;
-        int left; /* steps that exist from here on */
-        bool tame, fresh;
+        Acc before[OWN], local[OWN], deltas;
     };
 
+    __device__ Walk begin_walk() const
+    {
+        Walk walk = {};
+#pragma unroll
+        for (int k = 0; k < OWN; k++) walk.before[k] = h[k];
+        return walk;
+    }
+
     /*
-     * Four steps of the fast order, for lanes that are tame: every decay is in [0, 1], states and inputs are finite.
-     * Their decays are rough (exp2_rough of a product with log2(e)), and the bias would add up over thousands of
-     * steps.  So beside the states a second recurrence runs from 0, and at the tile's end the states become
+     * Four steps of the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and inputs
+     * are finite.  The decays are rough (rough_decay), and their error would add up over thousands of steps.  So
+     * beside the states a second recurrence runs from 0, and at the tile's end the states become
      * exp(A Σδ) h_before + local, with one accurate exponential: an error lasts no longer than a tile.
-     *
-     * From the first step on that is not tame (growing decays, special values) a lane takes the loop's own order with
-     * accurate exponentials, in the same walk; all_tame leaves that out.  What comes before that step, and lanes of
-     * other channels, have the same bits either way.
      */
-    template <bool all_tame> __device__ Acc walk_group(const Stage &stage, int first, Walk &walk)
+    __device__ Acc walk_tame(const Stage &stage, int first, Walk &walk)
     {
         Acc sum[REDUCED] = {};
 #pragma unroll
         for (int s = 0; s < REDUCED; s++) {
-            if (!all_tame && s >= walk.left) continue; /* a step that does nothing to the tame */
             const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
             const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
             const Quad<Acc> b = *(const Quad<Acc> *)row;
             Quad<Acc> c = {};
             if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
-            if (!all_tame) walk.tame = walk.tame && is_tame(pair.delta, pair.input);
             walk.deltas += pair.delta;
 #pragma unroll
             for (int k = 0; k < OWN; k++) {
-                Acc decay = exp2_rough(pair.delta * walk.rate[k]), input = pair.input * b.lane[k];
-                if (!all_tame && !walk.tame) {
-                    if (k >= own) continue; /* no state: infinities must not meet its zeros */
-                    decay = exponential(pair.delta * a[k]);
-                }
-                if (!all_tame && !walk.tame && walk.fresh)
-                    h[k] = input; /* nothing multiplies a state that is not there */
-                else if (pass == FULL || !all_tame)
-                    h[k] = fma(decay, h[k], input);
-                if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
+                const Acc decay = rough_decay(pair.delta, rate[k]), input = pair.input * b.lane[k];
                 walk.local[k] = fma(decay, walk.local[k], input);
+                if (pass == SUMMARY) continue;
+                h[k] = fma(decay, h[k], input);
+                sum[s] = fma(c.lane[k], h[k], sum[s]);
             }
-            if (!all_tame) walk.fresh = false;
         }
-        walk.left -= REDUCED;
         return pass == FULL ? add_up(sum) : Acc(0);
     }
 
-    template <bool all_tame> __device__ void run_fast(const Stage &stage, int steps, bool tame, bool fresh)
+    __device__ void run_tame(const Stage &stage, int steps)
     {
-        const float log2e = 1.44269504f;
-        Walk walk = {};
-        walk.left = steps;
-        walk.tame = tame;
-        walk.fresh = fresh;
-#pragma unroll
-        for (int k = 0; k < OWN; k++) {
-            walk.before[k] = h[k];
-            walk.rate[k] = finite_range(a[k] * log2e);
-        }
+        Walk walk = begin_walk();
         for (int first = 0; first < steps; first += 2 * REDUCED) {
             /* Two groups between stores, which loads of operands cannot pass. */
             Acc *y0 = &tiles.y[stage.third][first + step_of_lane()][column], *y1 = y0 + REDUCED * Y_ROW;
             const Acc begun0 = pass == FULL ? *y0 : 0, begun1 = pass == FULL ? *y1 : 0;
-            const Acc sum0 = walk_group<all_tame>(stage, first, walk);
-            const Acc sum1 = walk_group<all_tame>(stage, first + REDUCED, walk);
+            const Acc sum0 = walk_tame(stage, first, walk), sum1 = walk_tame(stage, first + REDUCED, walk);
             if (pass == FULL) {
                 *y0 = begun0 + sum0;
                 *y1 = begun1 + sum1;
             }
         }
+        anchor(walk);
+        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
+    }
+
+    /* One state over one step in the loop's own order. */
+    __device__ void step_plainly(int k, Acc delta, Acc input, bool fresh)
+    {
+        h[k] = fresh ? input : advance(exponential(delta * a[k]), h[k], input);
+    }
+
+    /*
+     * The fast order for a warp with lanes that are not tame.  From the first step on that is not (growing decays,
+     * special values) a lane takes the loop's own order with accurate exponentials, in the same walk.  What comes
+     * before that step, and lanes of other channels, have the same bits as in run_tame.
+     */
+    __device__ void run_mixed(const Stage &stage, int steps, bool fresh)
+    {
+        Walk walk = begin_walk();
+        for (int first = 0; first < steps; first += REDUCED) {
+            Acc sum[REDUCED] = {};
+#pragma unroll
+            for (int s = 0; s < REDUCED; s++) {
+                if (first + s >= steps) continue; /* a step that does nothing to the tame */
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
+                const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
+                tame = tame && is_tame(pair.delta, pair.input);
+                walk.deltas += pair.delta;
+#pragma unroll
+                for (int k = 0; k < OWN; k++) {
+                    const Acc input = pair.input * row[k];
+                    if (tame) {
+                        const Acc decay = rough_decay(pair.delta, rate[k]);
+                        walk.local[k] = fma(decay, walk.local[k], input);
+                        h[k] = fma(decay, h[k], input);
+                    } else if (k < own) { /* where there is no state, infinities must not meet its zeros */
+                        step_plainly(k, pair.delta, input, fresh);
+                    }
+                    if (pass == FULL && (tame || k < own)) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                }
+                fresh = false; /* nothing multiplies a state that is not there */
+            }
+            if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
+        }
+        anchor(walk);
+        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
+    }
+
+    /* The states at the end of a tile, and whether they are tame for the next. */
+    __device__ void anchor(const Walk &walk)
+    {
+        Acc anchored[OWN], size = 0;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            const Acc anchored = fma(exponential_of_decay(a[k] * walk.deltas), walk.before[k], walk.local[k]);
-            if (walk.tame && (pass == SUMMARY || (is_finite(anchored) && is_finite(h[k])))) h[k] = anchored;
+            anchored[k] = fma(exponential_of_decay(a[k] * walk.deltas), walk.before[k], walk.local[k]);
+            size += fabs(anchored[k]) + (pass == FULL ? fabs(h[k]) : Acc(0)); /* NaN and infinity stay in the sum */
         }
-        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
+        if (tame && is_finite(size)) {
+#pragma unroll
+            for (int k = 0; k < OWN; k++) h[k] = anchored[k];
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < OWN; k++)
+            if (tame && (pass == SUMMARY || (is_finite(anchored[k]) && is_finite(h[k])))) h[k] = anchored[k];
+        look_at_states();
+    }
+
+    /* Whether A and the states allow the fast order. */
+    __device__ void look_at_states()
+    {
+        tame = true;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) tame = tame && a[k] <= 0 && is_finite(h[k]);
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */
@@ -209,15 +261,15 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 if (pass == SUMMARY && stage.panel == 0) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
-                    if (k >= own) continue; /* no state: infinities must not meet its zeros */
-                    Acc input = pair.input * row[k];
-                    h[k] = fresh ? input : fma(exponential(pair.delta * a[k]), h[k], input);
+                    if (k >= own) continue;
+                    step_plainly(k, pair.delta, pair.input * row[k], fresh);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
-                fresh = false; /* nothing multiplies a state that is not there */
+                fresh = false;
             }
             if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
         }
+        look_at_states();
     }
 
     __device__ void run_stage(const Stage &stage)
@@ -228,15 +280,12 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         const bool fresh = no_state && stage.tile == 0;
         const bool steps_tame = tiles.wild[stage.third][column] == 0;
         if (pass == SUMMARY && !steps_tame) wild = true;
-        bool tame = true; /* what the lane brings along */
-#pragma unroll
-        for (int k = 0; k < OWN; k++) tame = tame && a[k] <= 0 && is_finite(h[k]);
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= 2 * REDUCED) { /* fewer gain nothing from the fast order */
                 if (__all_sync(~0u, tame && steps_tame))
-                    run_fast<true>(stage, steps, true, false);
+                    run_tame(stage, steps);
                 else
-                    run_fast<false>(stage, steps, tame, fresh);
+                    run_mixed(stage, steps, fresh);
                 return;
             }
         }
@@ -253,7 +302,8 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
 
     __device__ void run()
     {
-        const bool resident = args.panels == 1; /* all states stay in registers from tile to tile */
+        const int panels = args.panels, threads = blockDim.x;
+        const bool resident = panels == 1; /* all states stay in registers from tile to tile */
         if (task.tiles == 0 && task.piece.empty && task.piece.starts && pass == FULL) hand_on();
         if (task.tiles == 0 && pass == SUMMARY) {
             for (int panel = 0; panel < args.panels; panel++) {
@@ -265,21 +315,24 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         if (resident && task.tiles > 0) {
             load_A(0);
             load_states(0, true);
+            look_at_states();
         }
-        block_barrier(); /* flags are clear, and the task before has left the tiles */
-        block_barrier(); /* stage 0 is prepared */
+        block_barrier(threads); /* flags are clear, and the task before has left the tiles */
+        block_barrier(threads); /* stage 0 is prepared */
         Stage stage;
-        for (; stage.tile < task.tiles; stage.advance(args.panels)) {
+        for (; stage.tile < task.tiles; stage.advance(panels)) {
             const bool first = stage.tile == 0, last = stage.tile + 1 == task.tiles;
             if (!resident) {
                 load_A(stage.panel);
                 load_states(stage.panel, first);
+                look_at_states();
             }
             /* The flags of the tile before are in nobody's hands: clear them for the tile after next. */
             if (lane == 0) tiles.wild[stage.third == 0 ? 2 : stage.third - 1][column] = 0;
             run_stage(stage);
             if (last || !resident) store_states(stage.panel, last);
-            block_barrier(); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
+            block_barrier(
+                threads); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
         }
         if (pass == SUMMARY) summarise();
     }

@@ -218,17 +218,17 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
 
     __device__ void run()
     {
-        const int panels = args.panels;
+        const int panels = args.panels, threads = blockDim.x;
         Stage now, next, after;
         next.advance(panels);
         after = next;
         after.advance(panels);
         if (task.tiles > 0) fetch(now);
-        block_barrier(); /* flags are clear, and the task before has left the tiles */
+        block_barrier(threads); /* flags are clear, and the task before has left the tiles */
         if (task.tiles > 0) prepare(now);
         if (next.tile < task.tiles) fetch(next);
-        block_barrier();   /* stage 0 is prepared */
-        int64_t done = -1; /* the tile to write: its y is complete since the last barrier */
+        block_barrier(threads); /* stage 0 is prepared */
+        int64_t done = -1;      /* the tile to write: its y is complete since the last barrier */
         int done_third = 0;
         for (; now.tile < task.tiles; now.advance(panels), next.advance(panels), after.advance(panels)) {
             if (next.tile < task.tiles) prepare(next);
@@ -237,7 +237,8 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
             done = now.panel + 1 == panels ? now.tile : -1;
             done_third = now.third;
             if (pass == FULL && done >= 0 && args.z.data) fetch_gate(done);
-            block_barrier(); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
+            block_barrier(
+                threads); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
         }
         if (pass == FULL && task.tiles > 0) finish(task.tiles - 1, done_third);
     }

@@ -2,7 +2,7 @@
  * The selective scan at length 1, the decode step: bound by reading and writing the states, so they are spread over
  * as many threads as there are groups of four.
  *
- *     block  = 64 channels of one sequence
+ *     block  = 64 channels; goes through every gridDim.y-th sequence
  *     thread = (channel, lane)      4 lanes a channel, each with 4 states of every 16; the lanes of a channel share δ
  *                                   and x, and add up y by shuffles
  */
@@ -17,15 +17,8 @@ namespace selective_scan_step
 
 constexpr int LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
 
-template <typename Acc> __device__ bool is_wide_acc(const rl_scan_state &view)
-{
-    return view.wide && view.dtype == (sizeof(Acc) == 8 ? RILL_F64 : RILL_F32);
-}
-
-/* Four states, in one access where they lie together in the accumulation type. */
 template <typename Acc> __device__ Quad<Acc> load_four(const rl_scan_state &view, int64_t at, int64_t count)
 {
-    if (is_wide_acc<Acc>(view) && count >= OWN) return *(const Quad<Acc> *)((const Acc *)view.data + at);
     Quad<Acc> quad = {};
 #pragma unroll
     for (int k = 0; k < OWN; k++)
@@ -36,82 +29,126 @@ template <typename Acc> __device__ Quad<Acc> load_four(const rl_scan_state &view
 template <typename Acc>
 __device__ void store_four(const rl_scan_state &view, int64_t at, int64_t count, const Quad<Acc> &quad)
 {
-    if (is_wide_acc<Acc>(view) && count >= OWN) {
-        *(Quad<Acc> *)((Acc *)view.data + at) = quad;
-        return;
-    }
 #pragma unroll
     for (int k = 0; k < OWN; k++)
         if (k < count) store_any(view.data, view.dtype, at + k * view.state, quad.lane[k]);
 }
 
-template <typename Acc> struct Step {
-    int64_t sequence, channel;
-    Acc delta, input;
+/* Where a thread's channel lies in one sequence, at its first state. */
+template <typename T, typename U> struct Place {
+    const T *x, *z;
+    T *y;
+    const U *delta, *B, *C;
+    int64_t init, final;
+
+    __device__ Place(const rl_scan_args &args, int64_t sequence, int64_t channel, int64_t state)
+    {
+        const int64_t group = args.group_channels == args.channels ? 0 : channel / args.group_channels;
+        x = (const T *)args.x.data + sequence * args.x.batch + channel * args.x.lane;
+        y = (T *)args.y.data + sequence * args.y.batch + channel * args.y.lane;
+        z = (const T *)args.z.data + sequence * args.z.batch + channel * args.z.lane;
+        delta = (const U *)args.delta.data + sequence * args.delta.batch + channel * args.delta.lane;
+        B = (const U *)args.B.data + sequence * args.B.batch + group * args.B.group + state * args.B.lane;
+        C = (const U *)args.C.data + sequence * args.C.batch + group * args.C.group + state * args.C.lane;
+        init = sequence * args.h_init.sequence + channel * args.h_init.channel + state * args.h_init.state;
+        final = sequence * args.h_final.sequence + channel * args.h_final.channel + state * args.h_final.state;
+    }
+    __device__ void advance(const rl_scan_args &args)
+    {
+        const int64_t sequences = gridDim.y;
+        x += sequences * args.x.batch;
+        y += sequences * args.y.batch;
+        z += sequences * args.z.batch;
+        delta += sequences * args.delta.batch;
+        B += sequences * args.B.batch;
+        C += sequences * args.C.batch;
+        init += sequences * args.h_init.sequence;
+        final += sequences * args.h_final.sequence;
+    }
 };
 
-/* The thread's states of one panel; returns their part of y. */
-template <typename U, typename Acc>
-__device__ Acc step_panel(const rl_scan_args &args, const Step<Acc> &step, int64_t group, int64_t state)
-{
-    const int64_t count = args.states - state, sequence = step.sequence, channel = step.channel;
-    const rl_scan_state &init = args.h_init, &final = args.h_final;
-    const Acc *A = (const Acc *)args.A + channel * args.A_channel + state * args.A_state;
-    const U *B = (const U *)args.B.data + sequence * args.B.batch + group * args.B.group + state * args.B.lane;
-    const U *C = (const U *)args.C.data + sequence * args.C.batch + group * args.C.group + state * args.C.lane;
-    Quad<Acc> h = {}, a = {};
-    if (init.data) { /* nothing multiplies a state that is not there */
-        h = load_four<Acc>(init, sequence * init.sequence + channel * init.channel + state * init.state, count);
-        a = load_quad(A, args.A_state, count, args.A_wide);
+template <typename T, typename U, typename Acc> struct Step {
+    const rl_scan_args &args;
+    const Acc *A; /* at the thread's first state */
+    Acc bias, skip;
+    StepSize<Acc> step_size;
+
+    __device__ Step(const rl_scan_args &args, int64_t channel, int64_t state)
+        : args(args), bias(0), skip(0), step_size(args)
+    {
+        A = (const Acc *)args.A + channel * args.A_channel + state * args.A_state;
+        if (args.bias.data) bias = ((const Acc *)args.bias.data)[channel * args.bias.stride];
+        if (args.D.data) skip = ((const Acc *)args.D.data)[channel * args.D.stride];
     }
-    const Quad<U> b = load_quad(B, args.B.lane, count, args.B.wide),
-                  c = load_quad(C, args.C.lane, count, args.C.wide);
-    Acc sum = 0;
+
+    /* Four states, `state` on from the thread's first, of which `count` exist; returns their part of y. */
+    __device__ Acc run_four(const Place<T, U> &at, int64_t state, int64_t count, Acc delta, Acc input) const
+    {
+        const rl_scan_state &init = args.h_init, &final = args.h_final;
+        const Acc *A_here = A + state * args.A_state;
+        const U *B = at.B + state * args.B.lane, *C = at.C + state * args.C.lane;
+        Quad<Acc> h = {}, a = {};
+        Quad<U> b, c;
+        if (args.states_wide) {
+            if (init.data) h = *(const Quad<Acc> *)((const Acc *)init.data + at.init + state);
+            a = *(const Quad<Acc> *)A_here;
+            b = *(const Quad<U> *)B;
+            c = *(const Quad<U> *)C;
+            count = OWN;
+        } else {
+            if (init.data) h = load_four<Acc>(init, at.init + state * init.state, count);
+            a = load_quad(A_here, args.A_state, count, args.A_wide);
+            b = load_quad(B, args.B.lane, count, args.B.wide);
+            c = load_quad(C, args.C.lane, count, args.C.wide);
+        }
+        Acc sum = 0;
 #pragma unroll
-    for (int k = 0; k < OWN; k++) {
-        if (k >= count) continue;
-        const Acc input = step.input * (Acc)widen(b.get(k));
-        h.lane[k] = init.data ? fma(exponential(step.delta * finite_range(a.lane[k])), h.lane[k], input) : input;
-        sum = fma((Acc)widen(c.get(k)), h.lane[k], sum);
+        for (int k = 0; k < OWN; k++) {
+            if (k >= count) continue;
+            const Acc added = input * (Acc)widen(b.get(k));
+            /* nothing multiplies a state that is not there */
+            h.lane[k] = init.data ? advance(exponential(delta * finite_range(a.lane[k])), h.lane[k], added) : added;
+            sum = fma((Acc)widen(c.get(k)), h.lane[k], sum);
+        }
+        if (final.data && args.states_wide)
+            *(Quad<Acc> *)((Acc *) final.data + at.final + state) = h;
+        else if (final.data)
+            store_four<Acc>(final, at.final + state * final.state, count, h);
+        return sum;
     }
-    if (final.data)
-        store_four<Acc>(final, sequence * final.sequence + channel * final.channel + state * final.state, count, h);
-    return sum;
-}
+
+    /* All of the thread's states in one sequence, and y by the channel's first lane. */
+    __device__ void run(const Place<T, U> &at, bool exists, int lane) const
+    {
+        Acc sum = 0, x = 0;
+        if (exists) {
+            Acc delta[] = {(Acc)widen(*at.delta) + bias};
+            x = widen(*at.x);
+            step_size(delta);
+            for (int64_t state = 0; state + lane * OWN < args.states; state += PANEL)
+                sum += run_four(at, state, args.states - lane * OWN - state, delta[0], delta[0] * x);
+        }
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (!exists || lane != 0) return;
+        if (args.D.data) sum = fma(skip, x, sum);
+        if (args.z.data) sum *= gate((Acc)widen(*at.z));
+        *at.y = narrow<T>(sum);
+    }
+};
 
 template <typename T, typename U, typename Acc>
 __global__ void __launch_bounds__(256, sizeof(Acc) == 4 ? 4 : 2)
     step_kernel(const __grid_constant__ rl_scan_args args)
 {
-    const int width = blockDim.x / LANES, lane = threadIdx.x % LANES;
-    const int64_t across = (args.channels + width - 1) / width, count = across * args.sequences;
-    const StepSize<Acc> step_size(args);
-    for (int64_t k = blockIdx.x; k < count; k += gridDim.x) {
-        Step<Acc> step = {};
-        step.sequence = k / across;
-        step.channel = (k - step.sequence * across) * width + threadIdx.x / LANES;
-        const bool exists = step.channel < args.channels;
-        Acc sum = 0, x = 0;
-        if (exists) {
-            const int64_t group = args.group_channels == args.channels ? 0 : step.channel / args.group_channels;
-            x = widen(((const T *)args.x.data)[step.sequence * args.x.batch + step.channel * args.x.lane]);
-            Acc delta[] = {(Acc)widen(
-                ((const U *)args.delta.data)[step.sequence * args.delta.batch + step.channel * args.delta.lane])};
-            if (args.bias.data) delta[0] += ((const Acc *)args.bias.data)[step.channel * args.bias.stride];
-            step_size(delta);
-            step.delta = delta[0];
-            step.input = delta[0] * x;
-            for (int64_t state = lane * OWN; state < args.states; state += PANEL)
-                sum += step_panel<U>(args, step, group, state);
-        }
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        if (!exists || lane != 0) continue;
-        if (args.D.data) sum = fma(((const Acc *)args.D.data)[step.channel * args.D.stride], x, sum);
-        if (args.z.data)
-            sum *=
-                gate((Acc)widen(((const T *)args.z.data)[step.sequence * args.z.batch + step.channel * args.z.lane]));
-        ((T *)args.y.data)[step.sequence * args.y.batch + step.channel * args.y.lane] = narrow<T>(sum);
+    const int lane = threadIdx.x % LANES;
+    const int64_t channel = (int64_t)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
+    const bool exists = channel < args.channels;
+    const Step<T, U, Acc> step(args, exists ? channel : 0, lane * OWN);
+    Place<T, U> at(args, blockIdx.y, exists ? channel : 0, lane * OWN);
+    for (int64_t sequence = blockIdx.y; sequence < args.sequences; sequence += gridDim.y) {
+        step.run(at, exists, lane);
+        at.advance(args);
     }
 }
 
