@@ -7,6 +7,7 @@
 
 #include <rill/tensor.h>
 
+#include "../../half.h"
 #include "vec.h"
 
 #if RL_REAL_BITS == 32
@@ -102,11 +103,23 @@ RL_INLINE void store_elements(void *to, vreal value, rill_dtype dtype)
     store_any(to, value);
 }
 
+RL_INLINE real load_element(const void *from, rill_dtype dtype)
+{
+#if RL_REAL_BITS == 32
+    if (dtype == RILL_BF16) return rl_float_from_bf16(*(const uint16_t *)from);
+    if (dtype == RILL_F16) return rl_float_from_f16(*(const uint16_t *)from);
+#else
+    (void)dtype;
+#endif
+    return *(const real *)from;
+}
+
 /* Elements at a stride, gathered as they lie; the lanes beyond `count` are 0. */
 RL_INLINE vreal gather_elements(const char *from, int64_t stride, int64_t count, rill_dtype dtype)
 {
     char row[RL_VECTOR_BYTES] __attribute__((aligned(RL_VECTOR_BYTES))) = {0};
     const int size = element_size(dtype);
+    if (stride == 1 && size == sizeof(real)) return count < LANES ? load_first(from, count) : load_any(from);
     for (int64_t i = 0; i < count; i++) memcpy(row + i * size, from + i * stride * size, (size_t)size);
     return load_elements(row, dtype);
 }
@@ -115,6 +128,10 @@ RL_INLINE void scatter_elements(char *to, int64_t stride, int64_t count, vreal v
 {
     char row[RL_VECTOR_BYTES] __attribute__((aligned(RL_VECTOR_BYTES)));
     const int size = element_size(dtype);
+    if (stride == 1 && size == sizeof(real) && count < LANES) {
+        store_first(to, value, count);
+        return;
+    }
     store_elements(row, value, dtype);
     for (int64_t i = 0; i < count; i++) memcpy(to + i * stride * size, row + i * size, (size_t)size);
 }

@@ -7,37 +7,28 @@ RL_INLINE int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* `count` numbers, `which` (0: B, 1: C) of row t, from state n on. */
-RL_INLINE void place(real *bc, const rl_input_tile *from, const real *values, int which, int64_t t, int64_t n,
-                     int64_t count)
+/* Where entry n of row t lies; `which` is 0 for B and 1 for C. */
+RL_INLINE real *place(real *bc, const rl_input_tile *from, int which, int64_t t, int64_t n)
 {
-    if ((int)LANES >= (int)RL_STATE_BLOCK && count % RL_STATE_BLOCK == 0 && n % RL_STATE_BLOCK == 0) {
-        real *to = bc + n * 2 * from->rows + (t * 2 + which) * RL_STATE_BLOCK;
-        for (int64_t i = 0; i < count; i += RL_STATE_BLOCK, to += RL_STATE_BLOCK * 2 * from->rows)
-            memcpy(to, values + i, RL_STATE_BLOCK * sizeof *to);
-        return;
-    }
-    while (count > 0) {
-        int64_t block = n / RL_STATE_BLOCK, first = block * RL_STATE_BLOCK, inside = n - first;
-        int64_t width = least(RL_STATE_BLOCK, from->states - first), here = least(width - inside, count);
-        real *to = bc + first * 2 * from->rows + (t * 2 + which) * width + inside;
-        for (int64_t i = 0; i < here; i++) to[i] = values[i];
-        values += here, n += here, count -= here;
-    }
+    int64_t first = n / RL_STATE_BLOCK * RL_STATE_BLOCK, width = least(RL_STATE_BLOCK, from->states - first);
+    return bc + first * 2 * from->rows + (t * 2 + which) * width + (n - first);
 }
 
+/* Whole vectors where states lie side by side, then single states. */
 RL_INLINE void pack_shared(real *bc, const rl_input_tile *from, const rl_matrix *m, int which, rill_dtype dtype)
 {
     const int size = element_size(dtype);
+    const int64_t states = from->states,
+                  whole = m->lane == 1 && LANES % RL_STATE_BLOCK == 0 ? states / LANES * LANES : 0;
     for (int64_t t = 0; t < from->rows; t++) {
         const char *row = (const char *)m->data + t * m->row * size;
-        for (int64_t n = 0; n < from->states; n += LANES) {
-            int64_t count = least(LANES, from->states - n);
-            const char *at = row + n * m->lane * size;
-            vreal v = m->lane == 1 && count == LANES ? load_elements(at, dtype)
-                                                     : gather_elements(at, m->lane, count, dtype);
-            place(bc, from, (const real *)&v, which, t, n, count);
+        for (int64_t n = 0; n < whole; n += LANES) {
+            vreal v = load_elements(row + n * size, dtype);
+            for (int i = 0; i < LANES; i += RL_STATE_BLOCK)
+                memcpy(place(bc, from, which, t, n + i), (const real *)&v + i, RL_STATE_BLOCK * sizeof(real));
         }
+        for (int64_t n = whole; n < states; n++)
+            *place(bc, from, which, t, n) = load_element(row + n * m->lane * size, dtype);
     }
 }
 

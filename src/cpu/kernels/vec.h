@@ -77,6 +77,62 @@ RL_INLINE void store_any(void *to, vreal value)
     *(vreal_loose *)to = value;
 }
 
+#if defined(__AVX2__)
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+#define RL_FIRST(count) (__mmask16)((1u << (count)) - 1)
+#elif defined(__AVX512F__)
+#define RL_FIRST(count) (__mmask8)((1u << (count)) - 1)
+#else
+/* All ones in the first lanes: a window on ones followed by zeros. */
+RL_INLINE __m256i first_lanes(int64_t count)
+{
+    static const integer window[2 * LANES] = {
+        -1,
+        -1,
+        -1,
+        -1,
+#if RL_REAL_BITS == 32
+        -1,
+        -1,
+        -1,
+        -1,
+#endif
+        0
+    };
+    return _mm256_loadu_si256((const __m256i *)(window + LANES - count));
+}
+#define RL_FIRST(count) first_lanes(count)
+#endif
+#endif
+
+/* The first `count` < LANES numbers, the other lanes 0; nothing beyond them is touched. */
+RL_INLINE vreal load_first(const void *from, int64_t count)
+{
+#if defined(__AVX512F__)
+    return RL_OP(maskz_loadu)(RL_FIRST(count), from);
+#elif defined(__AVX2__)
+    return RL_OP(maskload)(from, RL_FIRST(count));
+#else
+    vreal value = {0};
+    memcpy(&value, from, (size_t)count * sizeof(real));
+    return value;
+#endif
+}
+
+RL_INLINE void store_first(void *to, vreal value, int64_t count)
+{
+#if defined(__AVX512F__)
+    RL_OP(mask_storeu)(to, RL_FIRST(count), value);
+#else /* AVX2's masked store is slow on some machines; halves of a vector always are fast */
+    const size_t bytes = (size_t)count * sizeof(real), after16 = bytes & ~(size_t)15, after8 = bytes & ~(size_t)7;
+    char *at = to;
+    const char *from = (const char *)&value;
+    if (bytes & 16) memcpy(at, from, 16);
+    if (bytes & 8) memcpy(at + after16, from + after16, 8);
+    if (bytes & 4) memcpy(at + after8, from + after8, 4);
+#endif
+}
+
 /* a b + c, rounded once where the machine can. */
 RL_INLINE vreal fma_(vreal a, vreal b, vreal c)
 {
