@@ -41,22 +41,24 @@ __device__ inline double exponential(double value)
     return exp(value);
 }
 
-/* The same for value <= 0, cheaper: what lies below the normal numbers is 0.  NaN is not allowed. */
-__device__ inline float exponential_of_decay(float value)
+/*
+ * 2^value for value <= 0, within 1.1 units of 2^-24 and without bias; what lies below the normal numbers is 0.  NaN
+ * is not allowed.  (2^f - 1) / f is fitted on [-1/2, 1/2] to 5e-9.
+ */
+__device__ inline float power_of_two(float value)
 {
-    const float shifted = fmaf(value, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
-    const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
-    float series = 1.98412698e-4f;
-    series = fmaf(series, r, 1.38888889e-3f);
-    series = fmaf(series, r, 8.33333333e-3f);
-    series = fmaf(series, r, 4.16666667e-2f);
-    series = fmaf(series, r, 1.66666667e-1f);
-    series = fmaf(series, r, 0.5f);
-    const float power = 1.0f + fmaf(series, r * r, r);
-    /* k stands in the low bits of shifted: added to the exponent */
+    const float shifted = value + 12582912.0f, f = value - (shifted - 12582912.0f);
+    float series = 1.54531629e-4f;
+    series = fmaf(series, f, 1.33908634e-3f);
+    series = fmaf(series, f, 9.61808256e-3f);
+    series = fmaf(series, f, 5.55035711e-2f);
+    series = fmaf(series, f, 2.40226508e-1f);
+    series = fmaf(series, f, 6.93147188e-1f);
+    const float power = fmaf(series, f, 1.0f);
+    /* the whole part of value stands in the low bits of shifted: added to the exponent */
     float result = __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
-    /* value < -87 ? 0 : result, without the branch that compilers make of it */
-    asm("{ .reg .pred low; setp.lt.f32 low, %1, 0fC2AE0000; selp.f32 %0, 0f00000000, %0, low; }"
+    /* value < -125 ? 0 : result, without the branch that compilers make of it */
+    asm("{ .reg .pred low; setp.lt.f32 low, %1, 0fC2FA0000; selp.f32 %0, 0f00000000, %0, low; }"
         : "+f"(result)
         : "f"(value));
     return result;

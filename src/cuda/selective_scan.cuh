@@ -29,6 +29,7 @@ namespace selective_scan
 constexpr int STEPS = RL_SCAN_STEPS, LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
 constexpr int CHANNELS = RL_SCAN_CHANNELS, PRODUCERS = RL_SCAN_PRODUCERS;
 constexpr int REDUCED = 4;                              /* steps whose y the lanes of a channel add up together */
+constexpr int ANCHORED = 8;                             /* steps of the fast order between accurate states */
 constexpr int QUADS = STEPS * CHANNELS / 4 / PRODUCERS; /* of each of x, delta, z, y a producer handles */
 constexpr int Y_ROW = CHANNELS + 8;                     /* so that 4 rows x 8 channels fall into 32 banks */
 constexpr int WARP_CHANNELS = 32 / LANES;

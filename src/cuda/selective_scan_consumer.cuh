@@ -12,12 +12,13 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     int lane;    /* 0..3: states 4 lane .. 4 lane + 3 of a panel */
     bool exists; /* the channel does */
     int64_t channel;
-    int own;   /* states of the panel that exist */
-    bool tame; /* A and the states allow the fast order */
-    Acc h[OWN], a[OWN];
-    Acc rate[OWN]; /* A log2(e), for rough_decay */
+    int own;               /* states of the panel that exist */
+    Acc h[OWN], rate[OWN]; /* rate: A log2(e), for rough_decay */
+    bool decays;           /* no A is above 0 */
+    bool tame;             /* A and the states allow the fast order */
     double step_sum;
     bool wild;
+    bool counts; /* the panel adds to step_sum */
 
     __device__ Consumer(const rl_scan_args &args, const Task &task, Tiles<Acc> &tiles)
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
@@ -39,15 +40,22 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return exists && state_of(panel, k) < args.states;
     }
 
-    __device__ void load_A(int panel)
+    __device__ Acc load_A(int panel, int k) const
+    {
+        const int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
+        return has(panel, k) ? finite_range(((const Acc *)args.A)[at]) : Acc(0);
+    }
+
+    __device__ void load_rates(int panel)
     {
         const int64_t left = args.states - state_of(panel, 0);
         own = !exists || left < 0 ? 0 : left < OWN ? (int)left : OWN;
+        decays = true;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
-            a[k] = has(panel, k) ? finite_range(((const Acc *)args.A)[at]) : Acc(0);
-            rate[k] = fmax(a[k] * Acc(1.44269504088896341), -Limits<Acc>::top);
+            const Acc a = load_A(panel, k);
+            decays = decays && a <= 0;
+            rate[k] = fmax(a * Acc(1.44269504088896341), -Limits<Acc>::top);
         }
     }
 
@@ -92,12 +100,21 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         }
     }
 
-    /* A sequence without steps hands its states on. */
-    __device__ void hand_on()
+    /* A sequence without steps hands its states on, bit for bit where both have one type. */
+    __device__ void hand_on() const
     {
-        for (int panel = 0; panel < args.panels; panel++) {
-            load_states(panel, true);
-            store_states(panel, true);
+        const rl_scan_state &init = args.h_init, &final = args.h_final;
+        for (int64_t state = lane; final.data && exists && state < args.states; state += LANES) {
+            int64_t to = task.piece.sequence * final.sequence + channel * final.channel + state * final.state;
+            int64_t from = task.piece.sequence * init.sequence + channel * init.channel + state * init.state;
+            if (!init.data)
+                store_any(final.data, final.dtype, to, Acc(0));
+            else if (init.dtype != final.dtype)
+                store_any(final.data, final.dtype, to, load_any<Acc>(init.data, init.dtype, from));
+            else if (sizeof(Acc) == 4 && init.dtype != RILL_F32)
+                ((uint16_t *) final.data)[to] = ((const uint16_t *)init.data)[from];
+            else
+                ((Acc *) final.data)[to] = ((const Acc *)init.data)[from];
         }
     }
 
@@ -118,69 +135,86 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return (lane & 1) * 2 + (lane >> 1);
     }
 
-    /* What a tile's walk holds beside the states. */
+    /* What the fast order holds beside the states, from one anchor to the next. */
     struct Walk {
         Acc before[OWN], local[OWN], deltas;
     };
 
-    __device__ Walk begin_walk() const
+    __device__ void begin(Walk &walk) const
     {
-        Walk walk = {};
+        walk.deltas = 0;
 #pragma unroll
         for (int k = 0; k < OWN; k++) walk.before[k] = h[k];
-        return walk;
+    }
+
+    /* One step of a tame lane; `first` after an anchor. */
+    __device__ Acc step_fast(Walk &walk, int k, Acc delta, Acc input, bool first)
+    {
+        const Acc decay = rough_decay(delta, rate[k]);
+        walk.local[k] = first ? input : fma(decay, walk.local[k], input);
+        if (pass == FULL) h[k] = fma(decay, h[k], input);
+        return h[k];
+    }
+
+    /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
+    __device__ void anchor(const Walk &walk)
+    {
+#pragma unroll
+        for (int k = 0; k < OWN; k++) {
+            const Acc anchored = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
+            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored;
+        }
+        if (pass == SUMMARY && counts) step_sum += walk.deltas;
     }
 
     /*
-     * Four steps of the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and inputs
-     * are finite.  The decays are rough (rough_decay), and their error would add up over thousands of steps.  So
-     * beside the states a second recurrence runs from 0, and at the tile's end the states become
-     * exp(A Σδ) h_before + local, with one accurate exponential: an error lasts no longer than a tile.
+     * The fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and inputs are finite.
+     * The decays are rough (rough_decay), and their error would add up over a sequence.  So beside the states a
+     * second recurrence runs from 0, and every ANCHORED steps the states become exp(A Σδ) h_before + local, with one
+     * accurate exponential: an error lasts no longer than that.
      */
-    __device__ Acc walk_tame(const Stage &stage, int first, Walk &walk)
-    {
-        Acc sum[REDUCED] = {};
-#pragma unroll
-        for (int s = 0; s < REDUCED; s++) {
-            const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-            const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
-            const Quad<Acc> b = *(const Quad<Acc> *)row;
-            Quad<Acc> c = {};
-            if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
-            walk.deltas += pair.delta;
-#pragma unroll
-            for (int k = 0; k < OWN; k++) {
-                const Acc decay = rough_decay(pair.delta, rate[k]), input = pair.input * b.lane[k];
-                walk.local[k] = fma(decay, walk.local[k], input);
-                if (pass == SUMMARY) continue;
-                h[k] = fma(decay, h[k], input);
-                sum[s] = fma(c.lane[k], h[k], sum[s]);
-            }
-        }
-        return pass == FULL ? add_up(sum) : Acc(0);
-    }
-
     __device__ void run_tame(const Stage &stage, int steps)
     {
-        Walk walk = begin_walk();
-        for (int first = 0; first < steps; first += 2 * REDUCED) {
-            /* Two groups between stores, which loads of operands cannot pass. */
-            Acc *y0 = &tiles.y[stage.third][first + step_of_lane()][column], *y1 = y0 + REDUCED * Y_ROW;
-            const Acc begun0 = pass == FULL ? *y0 : 0, begun1 = pass == FULL ? *y1 : 0;
-            const Acc sum0 = walk_tame(stage, first, walk), sum1 = walk_tame(stage, first + REDUCED, walk);
-            if (pass == FULL) {
-                *y0 = begun0 + sum0;
-                *y1 = begun1 + sum1;
+        for (int first = 0; first < steps; first += ANCHORED) {
+            Walk walk;
+            begin(walk);
+            Acc *y = &tiles.y[stage.third][first + step_of_lane()][column], total[ANCHORED / REDUCED];
+#pragma unroll
+            for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
+                Acc sum[REDUCED] = {};
+                if (pass == FULL) total[part / REDUCED] = y[part * Y_ROW];
+#pragma unroll
+                for (int s = 0; s < REDUCED; s++) {
+                    const int step = first + part + s;
+                    const Pair<Acc> pair = tiles.step[stage.tile & 1][step][column];
+                    const Acc *row = tiles.bc[stage.parity][step] + lane * OWN;
+                    const Quad<Acc> b = *(const Quad<Acc> *)row;
+                    Quad<Acc> c = {};
+                    if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
+                    walk.deltas += pair.delta;
+#pragma unroll
+                    for (int k = 0; k < OWN; k++) {
+                        const Acc state = step_fast(walk, k, pair.delta, pair.input * b.lane[k], part + s == 0);
+                        if (pass == FULL) sum[s] = fma(c.lane[k], state, sum[s]);
+                    }
+                }
+                if (pass == FULL) total[part / REDUCED] += add_up(sum);
             }
+#pragma unroll
+            for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED)
+                y[part * Y_ROW] = total[part / REDUCED];
+            anchor(walk);
         }
-        anchor(walk);
-        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
+        Acc size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
+        if (!is_finite(size)) look_at_states();
     }
 
     /* One state over one step in the loop's own order. */
-    __device__ void step_plainly(int k, Acc delta, Acc input, bool fresh)
+    __device__ void step_plainly(int k, Acc a, Acc delta, Acc input, bool fresh)
     {
-        h[k] = fresh ? input : advance(exponential(delta * a[k]), h[k], input);
+        h[k] = fresh ? input : advance(exponential(delta * a), h[k], input);
     }
 
     /*
@@ -190,9 +224,14 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
      */
     __device__ void run_mixed(const Stage &stage, int steps, bool fresh)
     {
-        Walk walk = begin_walk();
+        Walk walk;
+        Acc a[OWN];
+#pragma unroll
+        for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
         for (int first = 0; first < steps; first += REDUCED) {
             Acc sum[REDUCED] = {};
+            const bool begins = first % ANCHORED == 0;
+            if (begins) begin(walk);
 #pragma unroll
             for (int s = 0; s < REDUCED; s++) {
                 if (first + s >= steps) continue; /* a step that does nothing to the tame */
@@ -203,54 +242,35 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     const Acc input = pair.input * row[k];
-                    if (tame) {
-                        const Acc decay = rough_decay(pair.delta, rate[k]);
-                        walk.local[k] = fma(decay, walk.local[k], input);
-                        h[k] = fma(decay, h[k], input);
-                    } else if (k < own) { /* where there is no state, infinities must not meet its zeros */
-                        step_plainly(k, pair.delta, input, fresh);
-                    }
-                    if (pass == FULL && (tame || k < own)) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                    if (!tame && k >= own) continue; /* no state: infinities must not meet its zeros */
+                    if (tame)
+                        step_fast(walk, k, pair.delta, input, begins && s == 0);
+                    else
+                        step_plainly(k, a[k], pair.delta, input, fresh);
+                    if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
             if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
+            if ((first + REDUCED) % ANCHORED == 0 || first + REDUCED >= steps) anchor(walk);
         }
-        anchor(walk);
-        if (pass == SUMMARY && stage.panel == 0) step_sum += walk.deltas;
-    }
-
-    /* The states at the end of a tile, and whether they are tame for the next. */
-    __device__ void anchor(const Walk &walk)
-    {
-        Acc anchored[OWN], size = 0;
-#pragma unroll
-        for (int k = 0; k < OWN; k++) {
-            anchored[k] = fma(exponential_of_decay(a[k] * walk.deltas), walk.before[k], walk.local[k]);
-            size += fabs(anchored[k]) + (pass == FULL ? fabs(h[k]) : Acc(0)); /* NaN and infinity stay in the sum */
-        }
-        if (tame && is_finite(size)) {
-#pragma unroll
-            for (int k = 0; k < OWN; k++) h[k] = anchored[k];
-            return;
-        }
-#pragma unroll
-        for (int k = 0; k < OWN; k++)
-            if (tame && (pass == SUMMARY || (is_finite(anchored[k]) && is_finite(h[k])))) h[k] = anchored[k];
         look_at_states();
     }
 
     /* Whether A and the states allow the fast order. */
     __device__ void look_at_states()
     {
-        tame = true;
+        tame = decays;
 #pragma unroll
-        for (int k = 0; k < OWN; k++) tame = tame && a[k] <= 0 && is_finite(h[k]);
+        for (int k = 0; k < OWN; k++) tame = tame && is_finite(h[k]);
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */
     __device__ void run_plain(const Stage &stage, int steps, bool fresh)
     {
+        Acc a[OWN];
+#pragma unroll
+        for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
         for (int first = 0; first < steps; first += REDUCED) {
             Acc sum[REDUCED] = {};
 #pragma unroll
@@ -258,11 +278,11 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 if (first + s >= steps) continue;
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
                 const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
-                if (pass == SUMMARY && stage.panel == 0) step_sum += pair.delta;
+                if (pass == SUMMARY && counts) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     if (k >= own) continue;
-                    step_plainly(k, pair.delta, pair.input * row[k], fresh);
+                    step_plainly(k, a[k], pair.delta, pair.input * row[k], fresh);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
                 fresh = false;
@@ -278,6 +298,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         const int steps = left < STEPS ? (int)left : STEPS;
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
+        counts = stage.panel == 0;
         const bool steps_tame = tiles.wild[stage.third][column] == 0;
         if (pass == SUMMARY && !steps_tame) wild = true;
         if constexpr (sizeof(Acc) == 4) {
@@ -313,7 +334,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         }
         for (int k = column; lane == 0 && k < 3 * CHANNELS; k += args.block_channels) (&tiles.wild[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
-            load_A(0);
+            load_rates(0);
             load_states(0, true);
             look_at_states();
         }
@@ -323,7 +344,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         for (; stage.tile < task.tiles; stage.advance(panels)) {
             const bool first = stage.tile == 0, last = stage.tile + 1 == task.tiles;
             if (!resident) {
-                load_A(stage.panel);
+                load_rates(stage.panel);
                 load_states(stage.panel, first);
                 look_at_states();
             }
