@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { TILES_PER_THREAD = 4, MOST_TILES = 64, ROUNDS_AT_ONCE = 3 };
+enum { TILES_PER_THREAD = 8, MOST_TILES = 64, ROUNDS_AT_ONCE = 3 };
 
 /* Offsets of arrays from `base`, and the sizes of their parts. */
 typedef struct rl_narrow {
