@@ -221,7 +221,30 @@ static tile tile_in(const rl_scan *scan, char *memory)
     return s;
 }
 
-static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh)
+/*
+ * What the next tile reads and writes.  Its rows are a part of a cache line each and far apart, so they come late
+ * unless asked for, and too many at once for the machine to ask together: each slice's recurrence fetches one array.
+ */
+typedef struct ahead {
+    const void *data[4];
+    int64_t step[4];
+} ahead;
+
+static ahead ahead_of(const rl_piece *piece, int64_t t, int64_t channel)
+{
+    const rl_series *series[4] = {&piece->x, &piece->delta, &piece->y, &piece->z};
+    ahead next = {.data = {NULL}};
+    for (int i = 0; i < 4; i++) {
+        if (!series[i]->data || series[i]->lane != 1 || t >= piece->length) continue;
+        rl_matrix m = rl_series_rows(series[i], t, channel);
+        next.data[i] = m.data;
+        next.step[i] = m.row * (int64_t)rill_dtype_size(m.dtype);
+    }
+    return next;
+}
+
+static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh,
+                       const ahead *next)
 {
     rl_recurrence r = {.rows = rows,
                        .rate = s->steps.rate,
@@ -235,13 +258,15 @@ static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state
         bool aside = slice > 0 && scan->state_blocks > scan->slices;
         r.y = aside ? s->slice_y : s->y;
         r.accumulate = slice > 0 && !aside;
+        r.ahead = slice < 4 ? next->data[slice] : NULL;
+        r.ahead_step = slice < 4 ? next->step[slice] : 0;
         rl_recur_slice(scan, v, r, slice);
         if (aside) scan->kernels->add(s->y, s->slice_y, rows);
     }
 }
 
 static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, rl_vector_place place,
-                     const rl_vector_state *v, int64_t t, int64_t rows)
+                     const rl_vector_state *v, int64_t t, int64_t rows, const ahead *next)
 {
     const rl_kernels *k = scan->kernels;
     rl_step_rule rule = {.bias = scan->delta_bias.data ? v->bias : NULL,
@@ -254,31 +279,13 @@ static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, 
     k->load(s->x, k->lanes, &x, rows, place.lanes);
     k->load(s->steps.rate, k->lanes, &delta, rows, place.lanes);
     k->prepare_step(&s->steps, s->steps.rate, s->x, rows, &rule);
-    sum_states(scan, s, v, rows, t == 0 && rl_starts_fresh(scan, piece));
+    sum_states(scan, s, v, rows, t == 0 && rl_starts_fresh(scan, piece), next);
     if (scan->gated) {
         rl_matrix z = rl_series_rows(&piece->z, t, place.channel);
         k->load(s->z, k->lanes, &z, rows, place.lanes);
     }
     k->finish(s->y, s->x, scan->D.data ? v->D : NULL, scan->gated ? s->z : NULL, rows);
     k->store(&y, s->y, rows, place.lanes);
-}
-
-/* Rows that are a part of a cache line each, far apart, come late: asked for while the vector before them is
- * computed. */
-static void prefetch_rows(const rl_series *series, int64_t t, int64_t rows, int64_t channel)
-{
-    if (!series->data || series->lane != 1) return;
-    rl_matrix m = rl_series_rows(series, t, channel);
-    const int64_t step = m.row * (int64_t)rill_dtype_size(m.dtype);
-    for (int64_t i = 0; i < rows; i++) __builtin_prefetch((const char *)m.data + i * step);
-}
-
-static void prefetch_tile(const rl_piece *piece, int64_t t, int64_t rows, int64_t channel)
-{
-    prefetch_rows(&piece->x, t, rows, channel);
-    prefetch_rows(&piece->delta, t, rows, channel);
-    prefetch_rows(&piece->z, t, rows, channel);
-    if (piece->y.data != piece->x.data) prefetch_rows(&piece->y, t, rows, channel);
 }
 
 /* One block of channels of one piece.  `v` holds the block's parameters. */
@@ -297,11 +304,10 @@ static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece,
         int64_t rows = least(scan->tile_rows, piece->length - t);
         rl_pack_inputs(scan, piece, rl_vector_at(scan, stripe, first), t, rows, s->bc);
         for (int64_t i = 0; i < count; i++) {
-            bool next = i + 1 < count;
-            int64_t after = next ? rows : least(scan->tile_rows, piece->length - t - rows);
-            prefetch_tile(piece, next ? t : t + rows, after,
-                          rl_vector_at(scan, stripe, next ? first + i + 1 : first).channel);
-            run_tile(scan, s, piece, rl_vector_at(scan, stripe, first + i), &v[i], t, rows);
+            bool inside = i + 1 < count;
+            rl_vector_place after = rl_vector_at(scan, stripe, inside ? first + i + 1 : first);
+            ahead next = ahead_of(piece, inside ? t : t + rows, after.channel);
+            run_tile(scan, s, piece, rl_vector_at(scan, stripe, first + i), &v[i], t, rows, &next);
         }
     }
     for (int64_t i = 0; i < count; i++) {

@@ -48,8 +48,10 @@ typedef struct rl_recurrence {
     const void *A;         /* [states][lanes] */
     const void *A_bound;   /* [blocks][lanes] the largest |A| of each block of states */
     const void *bc;
-    void *h;         /* [states][lanes], in and out */
-    void *y;         /* [rows][lanes] */
+    void *h;           /* [states][lanes], in and out */
+    void *y;           /* [rows][lanes] */
+    const void *ahead; /* fetched meanwhile, one place a row, ahead_step bytes apart: what the next tile will read */
+    int64_t ahead_step;
     bool accumulate; /* the first block adds to y instead of writing it */
     bool fresh;      /* there is no state before the first row: it is not read there, nor is the decay */
     bool spread;

@@ -12,7 +12,8 @@ typedef struct block {
     const vreal *rate, *rate_rest, *input;
     const real *bc;
     vreal *y;
-    int64_t rows;
+    const char *ahead;
+    int64_t rows, ahead_step;
     bool accumulate;
 } block;
 
@@ -25,6 +26,7 @@ RL_INLINE vreal entry(const real *row, int i, bool spread)
 RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int states, int safe, bool spread,
                        bool decays)
 {
+    __builtin_prefetch(b->ahead + t * b->ahead_step);
     const real *row = b->bc + t * 2 * states * (spread ? LANES : 1);
     decay_rate rate = {.upper = b->rate[t], .rest = b->rate_rest[t]};
     vreal input = b->input[t], sum = {0};
@@ -63,6 +65,8 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
     const vreal *A = r->A, *A_bound = r->A_bound;
     vreal *h = r->h, bound = *(const vreal *)r->bound;
     b.accumulate = r->accumulate;
+    b.ahead = r->ahead ? r->ahead : r->y;
+    b.ahead_step = r->ahead ? r->ahead_step : 0;
     for (int64_t n = 0; n < r->states; n += RL_STATE_BLOCK, A_bound++) {
         bool safe = all_at_most(bound * *A_bound, splat(EXP_SAFE));
         switch (r->states - n) {
@@ -80,5 +84,6 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
         }
         b.bc += r->rows * 2 * RL_STATE_BLOCK * (r->spread ? LANES : 1);
         b.accumulate = true;
+        b.ahead_step = 0;
     }
 }
