@@ -1,4 +1,5 @@
 /* The cuda backend's table: devices, streams, memory, errors. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,33 +84,47 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
 
 static rill_status start(rill_context *context, rl_cuda_state *state)
 {
-    rill_status status = inspect_device(context, state);
+    rill_status status = find_device(context, state->device);
+    if (status != RILL_OK) return status;
+    cudaSetDevice(state->device);
+    status = inspect_device(context, state);
+    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_selective_scan(), "cuda: shared memory");
     if (status != RILL_OK) return status;
     cudaError_t error = cudaStreamCreateWithFlags(&state->own, cudaStreamNonBlocking);
     state->stream = state->own;
     return rl_cuda_check(context, error, "cuda: a stream");
 }
 
+typedef struct starting {
+    rill_context *context;
+    rill_status status;
+} starting;
+
+static void *start_thread(void *argument)
+{
+    starting *s = argument;
+    s->status = start(s->context, s->context->state);
+    return NULL;
+}
+
+/* On a thread of its own, since some of these calls (cudaFuncSetAttribute) clear the caller's pending error. */
 static rill_status cuda_open(rill_context *context)
 {
-    cudaError_t pending = cudaPeekAtLastError();
-    rill_status status = find_device(context, context->options.device);
-    rl_cuda_state *state = status == RILL_OK ? calloc(1, sizeof *state) : NULL;
-    if (status == RILL_OK && !state)
-        status = rl_fail(context, RILL_OUT_OF_MEMORY, "cuda: no host memory for a state");
-    if (status == RILL_OK) {
-        state->device = context->options.device;
-        context->state = state;
-        rl_cuda_scope scope = rl_cuda_enter(context);
-        status = start(context, state);
-        rl_cuda_leave(context, &scope);
-    }
-    if (status != RILL_OK) {
+    pthread_t thread;
+    starting s = {.context = context};
+    rl_cuda_state *state = calloc(1, sizeof *state);
+    if (!state) return rl_fail(context, RILL_OUT_OF_MEMORY, "cuda: no host memory for a state");
+    state->device = context->options.device;
+    context->state = state;
+    if (pthread_create(&thread, NULL, start_thread, &s) == 0)
+        pthread_join(thread, NULL);
+    else
+        s.status = rl_fail(context, RILL_OUT_OF_MEMORY, "cuda: no thread to open the device with");
+    if (s.status != RILL_OK) {
         free(state);
         context->state = NULL;
-        if (pending == cudaSuccess) cudaGetLastError(); /* a missing driver is no error of the caller's */
     }
-    return status;
+    return s.status;
 }
 
 static void cuda_close(rill_context *context)

@@ -16,12 +16,11 @@ typedef struct rl_cublas rl_cublas;
 
 typedef struct rl_cuda_state {
     int device;
-    int sms;              /* multiprocessors */
-    cudaStream_t own;     /* made with the context */
-    cudaStream_t stream;  /* where work goes: own, or the caller's */
-    rl_cublas *cublas;    /* opened at first need */
-    bool cublas_tried;    /* then cublas NULL means that it cannot be had */
-    uint32_t wide_shared; /* scan kernels whose limit of dynamic shared memory has been raised, a bit each */
+    int sms;             /* multiprocessors */
+    cudaStream_t own;    /* made with the context */
+    cudaStream_t stream; /* where work goes: own, or the caller's */
+    rl_cublas *cublas;   /* opened at first need */
+    bool cublas_tried;   /* then cublas NULL means that it cannot be had */
     char name[256], blas[64];
 } rl_cuda_state;
 
@@ -50,6 +49,9 @@ bool rl_cuda_capturing(const rill_context *context);
 /* A launch of blocks x rows blocks on the context's stream; `arguments` as cudaLaunchKernel takes them. */
 rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                            size_t shared, void **arguments, const char *what);
+
+/* Once for the device, which is current: raises the limits of the scan kernels that need it. */
+cudaError_t rl_cuda_prepare_selective_scan(void);
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

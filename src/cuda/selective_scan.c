@@ -148,11 +148,9 @@ static rill_status take_scratch(rill_context *context, rl_scan_args *args, size_
     return status;
 }
 
-/* The kernel for a problem's types, and the bit that remembers its raised limit of shared memory. */
-static const void *pick_kernel(const rl_scan_args *args, bool summary, uint32_t *bit)
+static const void *pick_kernel(const rl_scan_args *args, bool summary)
 {
     bool projected = args->delta.dtype != args->x.dtype;
-    *bit = 1u << (2 * args->x.dtype + 10 * projected + summary);
     switch (args->x.dtype) {
     case RILL_F64:
         return rl_scan_kernel_f64(summary);
@@ -165,21 +163,24 @@ static const void *pick_kernel(const rl_scan_args *args, bool summary, uint32_t 
     }
 }
 
+/* Only the float64 tiles take more shared memory than a kernel may have unasked. */
+cudaError_t rl_cuda_prepare_selective_scan(void)
+{
+    int bytes = (int)rl_scan_shared_bytes(true);
+    cudaError_t error = cudaSuccess;
+    for (int summary = 0; summary < 2 && error == cudaSuccess; summary++)
+        error = cudaFuncSetAttribute(rl_scan_kernel_f64(summary), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return error;
+}
+
 static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool summary)
 {
-    uint32_t bit;
-    const void *kernel = pick_kernel(args, summary, &bit);
     size_t shared = rl_scan_shared_bytes(args->x.dtype == RILL_F64);
-    uint32_t *raised = &rl_cuda_state_of(context)->wide_shared;
-    if (!(*raised & bit)) {
-        cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        if (error != cudaSuccess) return rl_cuda_check(context, error, "selective_scan: shared memory");
-        *raised |= bit;
-    }
     int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
     int threads = RL_SCAN_PRODUCERS + args->block_channels * RL_SCAN_LANES;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel, blocks, 1, threads, shared, arguments, "selective_scan: launch");
+    return rl_cuda_launch(context, pick_kernel(args, summary), blocks, 1, threads, shared, arguments,
+                          "selective_scan: launch");
 }
 
 static rill_status launch_carry(rill_context *context, rl_scan_args *args)

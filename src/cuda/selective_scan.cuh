@@ -15,7 +15,7 @@
  * Buffers: δ and B/C are two deep (written one stage ahead of their use); y and the flags are three deep, since
  * tile k+1 is begun while k is summed up and k-1 is written out.
  *
- * Numbers: see run_tame and run_mixed in selective_scan_consumer.cuh.
+ * Numbers: see walk_tame and walk_mixed in selective_scan_consumer.cuh.
  */
 #ifndef RL_CUDA_SELECTIVE_SCAN_CUH
 #define RL_CUDA_SELECTIVE_SCAN_CUH
@@ -29,7 +29,7 @@ namespace selective_scan
 constexpr int STEPS = RL_SCAN_STEPS, LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
 constexpr int CHANNELS = RL_SCAN_CHANNELS, PRODUCERS = RL_SCAN_PRODUCERS;
 constexpr int REDUCED = 4;                              /* steps whose y the lanes of a channel add up together */
-constexpr int ANCHORED = 8;                             /* steps of the fast order between accurate states */
+constexpr int ANCHORED = 16;                            /* steps of the fast order between accurate states */
 constexpr int QUADS = STEPS * CHANNELS / 4 / PRODUCERS; /* of each of x, delta, z, y a producer handles */
 constexpr int Y_ROW = CHANNELS + 8;                     /* so that 4 rows x 8 channels fall into 32 banks */
 constexpr int WARP_CHANNELS = 32 / LANES;
@@ -50,6 +50,8 @@ template <typename Acc> struct Tiles {
     alignas(16) Acc y[3][STEPS][Y_ROW];
     int wild[3][CHANNELS]; /* whether a step size or input of the tile rules out the fast order */
 };
+
+static_assert(sizeof(Tiles<float>) <= 48 * 1024, "more than a kernel may have unasked: see selective_scan.c");
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
 __device__ inline void block_barrier(int threads)

@@ -148,12 +148,16 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     }
 
     /* One step of a tame lane; `first` after an anchor. */
-    __device__ Acc step_fast(Walk &walk, int k, Acc delta, Acc input, bool first)
+    __device__ void step_fast(Walk &walk, int k, Acc decay, Acc input, bool first)
     {
-        const Acc decay = rough_decay(delta, rate[k]);
         walk.local[k] = first ? input : fma(decay, walk.local[k], input);
         if (pass == FULL) h[k] = fma(decay, h[k], input);
-        return h[k];
+    }
+
+    /* One step of one state in the loop's own order. */
+    __device__ void step_plainly(int k, Acc decay, Acc input, bool fresh)
+    {
+        h[k] = fresh ? input : advance(decay, h[k], input);
     }
 
     /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
@@ -168,93 +172,108 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     }
 
     /*
-     * The fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and inputs are finite.
-     * The decays are rough (rough_decay), and their error would add up over a sequence.  So beside the states a
-     * second recurrence runs from 0, and every ANCHORED steps the states become exp(A Σδ) h_before + local, with one
-     * accurate exponential: an error lasts no longer than that.
+     * ANCHORED steps of the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and
+     * inputs are finite.  The decays are rough (rough_decay), and their error would add up over a sequence.  So
+     * beside the states a second recurrence runs from 0, and at the end the states become exp(A Σδ) h_before + local,
+     * with one accurate exponential: an error lasts no longer than that.
+     *
+     * It would also add up where the same step size comes again and again, since the same decay then has the same
+     * error.  On float32 data (16-bit results do not show it) such steps take accurate decays: false says that
+     * nothing is done and walk_mixed must do it.
      */
-    __device__ void run_tame(const Stage &stage, int steps)
+    __device__ bool walk_tame(const Stage &stage, int first)
     {
-        for (int first = 0; first < steps; first += ANCHORED) {
-            Walk walk;
-            begin(walk);
-            Acc *y = &tiles.y[stage.third][first + step_of_lane()][column], total[ANCHORED / REDUCED];
+        Walk walk;
+        begin(walk);
+        Acc *y = &tiles.y[stage.third][first + step_of_lane()][column], total[ANCHORED / REDUCED];
+        Acc last = -1; /* step size: no tame one is negative */
+        bool repeats = false;
 #pragma unroll
-            for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
-                Acc sum[REDUCED] = {};
-                if (pass == FULL) total[part / REDUCED] = y[part * Y_ROW];
+        for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
+            Acc sum[REDUCED] = {};
 #pragma unroll
-                for (int s = 0; s < REDUCED; s++) {
-                    const int step = first + part + s;
-                    const Pair<Acc> pair = tiles.step[stage.tile & 1][step][column];
-                    const Acc *row = tiles.bc[stage.parity][step] + lane * OWN;
-                    const Quad<Acc> b = *(const Quad<Acc> *)row;
-                    Quad<Acc> c = {};
-                    if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
-                    walk.deltas += pair.delta;
+            for (int s = 0; s < REDUCED; s++) {
+                const int step = first + part + s;
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][step][column];
+                const Acc *row = tiles.bc[stage.parity][step] + lane * OWN;
+                const Quad<Acc> b = *(const Quad<Acc> *)row;
+                Quad<Acc> c = {};
+                if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
+                walk.deltas += pair.delta;
+                repeats = repeats || pair.delta == last;
+                last = pair.delta;
 #pragma unroll
-                    for (int k = 0; k < OWN; k++) {
-                        const Acc state = step_fast(walk, k, pair.delta, pair.input * b.lane[k], part + s == 0);
-                        if (pass == FULL) sum[s] = fma(c.lane[k], state, sum[s]);
-                    }
+                for (int k = 0; k < OWN; k++) {
+                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.lane[k], part + s == 0);
+                    if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
                 }
-                if (pass == FULL) total[part / REDUCED] += add_up(sum);
             }
-#pragma unroll
-            for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED)
-                y[part * Y_ROW] = total[part / REDUCED];
-            anchor(walk);
+            if (pass == FULL) total[part / REDUCED] = add_up(sum);
         }
-        Acc size = 0; /* NaN and infinity stay in the sum */
+        if (sizeof(T) == 4 && __any_sync(~0u, repeats && exists)) {
 #pragma unroll
-        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
-        if (!is_finite(size)) look_at_states();
-    }
-
-    /* One state over one step in the loop's own order. */
-    __device__ void step_plainly(int k, Acc a, Acc delta, Acc input, bool fresh)
-    {
-        h[k] = fresh ? input : advance(exponential(delta * a), h[k], input);
+            for (int k = 0; k < OWN; k++) h[k] = walk.before[k];
+            return false;
+        }
+#pragma unroll
+        for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED) y[part * Y_ROW] += total[part / REDUCED];
+        anchor(walk);
+        return true;
     }
 
     /*
-     * The fast order for a warp with lanes that are not tame.  From the first step on that is not (growing decays,
-     * special values) a lane takes the loop's own order with accurate exponentials, in the same walk.  What comes
-     * before that step, and lanes of other channels, have the same bits as in run_tame.
+     * The same, up to step `end`, for a warp with lanes that are not tame, or with step sizes that repeat.  From the
+     * first step on that is not tame (growing decays, special values) a lane takes the loop's own order with accurate
+     * exponentials, in the same walk.  What comes before that step, and lanes of other channels, have the same bits
+     * as in walk_tame.
      */
-    __device__ void run_mixed(const Stage &stage, int steps, bool fresh)
+    __device__ void walk_mixed(const Stage &stage, int first, int end, bool &fresh)
     {
         Walk walk;
-        Acc a[OWN];
+        Acc a[OWN], last = -1;
+        begin(walk);
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
-        for (int first = 0; first < steps; first += REDUCED) {
+        for (int part = first; part < end; part += REDUCED) {
             Acc sum[REDUCED] = {};
-            const bool begins = first % ANCHORED == 0;
-            if (begins) begin(walk);
 #pragma unroll
             for (int s = 0; s < REDUCED; s++) {
-                if (first + s >= steps) continue; /* a step that does nothing to the tame */
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-                const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
+                if (part + s >= end) continue; /* a step that does nothing to the tame */
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
+                const Acc *row = tiles.bc[stage.parity][part + s] + lane * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
                 walk.deltas += pair.delta;
+                const bool accurate = !tame || (sizeof(T) == 4 && pair.delta == last);
+                last = pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     const Acc input = pair.input * row[k];
                     if (!tame && k >= own) continue; /* no state: infinities must not meet its zeros */
+                    const Acc decay = accurate ? exponential(pair.delta * a[k]) : rough_decay(pair.delta, rate[k]);
                     if (tame)
-                        step_fast(walk, k, pair.delta, input, begins && s == 0);
+                        step_fast(walk, k, decay, input, part + s == first);
                     else
-                        step_plainly(k, a[k], pair.delta, input, fresh);
+                        step_plainly(k, decay, input, fresh);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
-            if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
-            if ((first + REDUCED) % ANCHORED == 0 || first + REDUCED >= steps) anchor(walk);
+            if (pass == FULL) tiles.y[stage.third][part + step_of_lane()][column] += add_up(sum);
         }
-        look_at_states();
+        anchor(walk);
+    }
+
+    __device__ void run_fast(const Stage &stage, int steps, bool steps_tame, bool fresh)
+    {
+        const bool all_tame = __all_sync(~0u, tame && steps_tame); /* one order a warp: its lanes exchange sums */
+        for (int first = 0; first < steps; first += ANCHORED) {
+            const int end = first + ANCHORED < steps ? first + ANCHORED : steps;
+            if (!all_tame || !walk_tame(stage, first)) walk_mixed(stage, first, end, fresh);
+        }
+        Acc size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
+        if (!tame || !is_finite(size)) look_at_states();
     }
 
     /* Whether A and the states allow the fast order. */
@@ -282,7 +301,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     if (k >= own) continue;
-                    step_plainly(k, a[k], pair.delta, pair.input * row[k], fresh);
+                    step_plainly(k, exponential(pair.delta * a[k]), pair.input * row[k], fresh);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
                 fresh = false;
@@ -303,10 +322,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         if (pass == SUMMARY && !steps_tame) wild = true;
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= 2 * REDUCED) { /* fewer gain nothing from the fast order */
-                if (__all_sync(~0u, tame && steps_tame))
-                    run_tame(stage, steps);
-                else
-                    run_mixed(stage, steps, fresh);
+                run_fast(stage, steps, steps_tame, fresh);
                 return;
             }
         }
