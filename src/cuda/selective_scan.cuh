@@ -34,6 +34,9 @@ constexpr int QUADS = STEPS * CHANNELS / 4 / PRODUCERS; /* of each of x, delta, 
 constexpr int Y_ROW = CHANNELS + 8;                     /* so that 4 rows x 8 channels fall into 32 banks */
 constexpr int WARP_CHANNELS = 32 / LANES;
 
+/* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
+enum Flag { WILD = 1, REPEATS = 2 };
+
 enum Pass { FULL, SUMMARY }; /* the summary of a chunk: its final states from zero, and its sum of step sizes */
 
 template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
@@ -48,7 +51,7 @@ template <typename Acc> struct Tiles {
     alignas(16) Pair<Acc> step[2][STEPS][CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     alignas(16) Acc y[3][STEPS][Y_ROW];
-    int wild[3][CHANNELS]; /* whether a step size or input of the tile rules out the fast order */
+    int flags[3][CHANNELS]; /* Flag */
 };
 
 static_assert(sizeof(Tiles<float>) <= 48 * 1024, "more than a kernel may have unasked: see selective_scan.c");

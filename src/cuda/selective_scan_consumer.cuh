@@ -66,10 +66,17 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return base + carry_index(args, task.piece, channel) * args.states + state_of(panel, 0);
     }
 
+    /* Where the thread's first state of a panel lies in the caller's states. */
+    __device__ int64_t place_of(const rl_scan_state &states, int panel) const
+    {
+        return task.piece.sequence * states.sequence + channel * states.channel + state_of(panel, 0) * states.state;
+    }
+
     __device__ void load_states(int panel, bool first_tile)
     {
         const bool begins = first_tile && (pass == SUMMARY || args.chunks == 1);
         const rl_scan_state &init = args.h_init;
+        const int64_t from = place_of(init, panel);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
             h[k] = 0;
@@ -77,9 +84,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
             if (!begins) {
                 h[k] = kept(panel)[k];
             } else if (pass == FULL && init.data) {
-                int64_t at =
-                    task.piece.sequence * init.sequence + channel * init.channel + state_of(panel, k) * init.state;
-                h[k] = load_any<Acc>(init.data, init.dtype, at);
+                h[k] = load_any<Acc>(init.data, init.dtype, from + k * init.state);
             }
         }
     }
@@ -88,15 +93,12 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
     {
         const bool keep = pass == SUMMARY || !last_tile, finish = pass == FULL && last_tile && task.piece.ends;
         const rl_scan_state &final = args.h_final;
+        const int64_t to = place_of(final, panel);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
             if (!has(panel, k)) continue;
             if (keep) kept(panel)[k] = h[k];
-            if (finish && final.data) {
-                int64_t at =
-                    task.piece.sequence * final.sequence + channel * final.channel + state_of(panel, k) * final.state;
-                store_any(final.data, final.dtype, at, h[k]);
-            }
+            if (finish && final.data) store_any(final.data, final.dtype, to + k * final.state, h[k]);
         }
     }
 
@@ -178,19 +180,15 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
      * with one accurate exponential: an error lasts no longer than that.
      *
      * It would also add up where the same step size comes again and again, since the same decay then has the same
-     * error.  On float32 data (16-bit results do not show it) such steps take accurate decays: false says that
-     * nothing is done and walk_mixed must do it.
+     * error.  So walk_mixed takes the tiles of which the producers note that (note_repeats).
      */
-    __device__ bool walk_tame(const Stage &stage, int first)
+    __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
     {
-        Walk walk;
-        begin(walk);
         Acc *y = &tiles.y[stage.third][first + step_of_lane()][column], total[ANCHORED / REDUCED];
-        Acc last = -1; /* step size: no tame one is negative */
-        bool repeats = false;
 #pragma unroll
         for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
             Acc sum[REDUCED] = {};
+            if (pass == FULL) total[part / REDUCED] = y[part * Y_ROW];
 #pragma unroll
             for (int s = 0; s < REDUCED; s++) {
                 const int step = first + part + s;
@@ -200,38 +198,27 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 Quad<Acc> c = {};
                 if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
                 walk.deltas += pair.delta;
-                repeats = repeats || pair.delta == last;
-                last = pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.lane[k], part + s == 0);
                     if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
                 }
             }
-            if (pass == FULL) total[part / REDUCED] = add_up(sum);
-        }
-        if (sizeof(T) == 4 && __any_sync(~0u, repeats && exists)) {
-#pragma unroll
-            for (int k = 0; k < OWN; k++) h[k] = walk.before[k];
-            return false;
+            if (pass == FULL) total[part / REDUCED] += add_up(sum);
         }
 #pragma unroll
-        for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED) y[part * Y_ROW] += total[part / REDUCED];
-        anchor(walk);
-        return true;
+        for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED) y[part * Y_ROW] = total[part / REDUCED];
     }
 
     /*
      * The same, up to step `end`, for a warp with lanes that are not tame, or with step sizes that repeat.  From the
      * first step on that is not tame (growing decays, special values) a lane takes the loop's own order with accurate
-     * exponentials, in the same walk.  What comes before that step, and lanes of other channels, have the same bits
-     * as in walk_tame.
+     * exponentials, in the same walk; a lane with `repeats` takes accurate decays where a step size equals the one
+     * before.  What comes before, and lanes of other channels, have the same bits as in walk_tame.
      */
-    __device__ void walk_mixed(const Stage &stage, int first, int end, bool &fresh)
+    __device__ void walk_mixed(const Stage &stage, int first, int end, bool repeats, bool &fresh, Walk &walk)
     {
-        Walk walk;
-        Acc a[OWN], last = -1;
-        begin(walk);
+        Acc a[OWN], last = -1; /* no tame step size is negative */
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
         for (int part = first; part < end; part += REDUCED) {
@@ -243,7 +230,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 const Acc *row = tiles.bc[stage.parity][part + s] + lane * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
                 walk.deltas += pair.delta;
-                const bool accurate = !tame || (sizeof(T) == 4 && pair.delta == last);
+                const bool accurate = !tame || (repeats && pair.delta == last);
                 last = pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
@@ -260,15 +247,20 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
             }
             if (pass == FULL) tiles.y[stage.third][part + step_of_lane()][column] += add_up(sum);
         }
-        anchor(walk);
     }
 
-    __device__ void run_fast(const Stage &stage, int steps, bool steps_tame, bool fresh)
+    __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
-        const bool all_tame = __all_sync(~0u, tame && steps_tame); /* one order a warp: its lanes exchange sums */
+        const bool all_tame = __all_sync(~0u, tame && !flags); /* one order a warp: its lanes exchange sums */
         for (int first = 0; first < steps; first += ANCHORED) {
             const int end = first + ANCHORED < steps ? first + ANCHORED : steps;
-            if (!all_tame || !walk_tame(stage, first)) walk_mixed(stage, first, end, fresh);
+            Walk walk;
+            begin(walk);
+            if (all_tame)
+                walk_tame(stage, first, walk);
+            else
+                walk_mixed(stage, first, end, flags & REPEATS, fresh, walk);
+            anchor(walk);
         }
         Acc size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
@@ -318,11 +310,11 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
-        const bool steps_tame = tiles.wild[stage.third][column] == 0;
-        if (pass == SUMMARY && !steps_tame) wild = true;
+        const int flags = tiles.flags[stage.third][column];
+        if (pass == SUMMARY && (flags & WILD)) wild = true;
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= 2 * REDUCED) { /* fewer gain nothing from the fast order */
-                run_fast(stage, steps, steps_tame, fresh);
+                run_fast(stage, steps, flags, fresh);
                 return;
             }
         }
@@ -348,7 +340,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 store_states(panel, true);
             }
         }
-        for (int k = column; lane == 0 && k < 3 * CHANNELS; k += args.block_channels) (&tiles.wild[0][0])[k] = 0;
+        for (int k = column; lane == 0 && k < 3 * CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
             load_rates(0);
             load_states(0, true);
@@ -365,7 +357,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 look_at_states();
             }
             /* The flags of the tile before are in nobody's hands: clear them for the tile after next. */
-            if (lane == 0) tiles.wild[stage.third == 0 ? 2 : stage.third - 1][column] = 0;
+            if (lane == 0) tiles.flags[stage.third == 0 ? 2 : stage.third - 1][column] = 0;
             run_stage(stage);
             if (last || !resident) store_states(stage.panel, last);
             block_barrier(

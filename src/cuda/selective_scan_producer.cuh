@@ -132,7 +132,26 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         if (least >= 0 && size <= Limits<Acc>::tame) return;
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            if (!is_tame(pair[k].delta, pair[k].input)) atomicOr(&tiles.wild[third][column + k], 1);
+            if (!is_tame(pair[k].delta, pair[k].input)) atomicOr(&tiles.flags[third][column + k], WILD);
+    }
+
+    /*
+     * Notes for the consumers where a step size of float32 data equals that of the step before (16-bit results do not
+     * show what comes of it).  A step is compared within its four only: a warp holds fours whole, however many
+     * channels its block has, and a channel's flags must follow from its own steps.
+     */
+    __device__ void note_repeats(const Acc *delta, int step, bool in_time, int third)
+    {
+        bool equal[4], any = false;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            equal[k] = delta[k] == __shfl_up_sync(~0u, delta[k], args.block_channels / 4) && k < count;
+            any = any || equal[k];
+        }
+        if (!any || !in_time || step % 4 == 0) return;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (equal[k]) atomicOr(&tiles.flags[third][column + k], REPEATS);
     }
 
     /* δ, δx and D x of one quad of a tile.  Steps and channels that do not exist become δ = δx = 0: they do nothing.
@@ -155,6 +174,7 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
                 if (!in_time || k >= count) pair[k] = {};
         }
         note_wild(pair, stage.third);
+        if (sizeof(T) == 4) note_repeats(delta_of, step, in_time, stage.third);
         Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step][column];
         constexpr int together = 16 / sizeof(Pair<Acc>);
 #pragma unroll
