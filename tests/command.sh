@@ -58,6 +58,29 @@ for backend in reference loop cpu; do
     grep -q FAIL "$work/out" && miss "check --backend $backend prints FAIL and exits 0"
 done
 
+# spoil CASE OUTPUT: a copy of the case whose first expected value of the output is 1000.
+spoil()
+{
+    cp "$1" "$work/spoilt.safetensors"
+    header=$(od -An -tu4 -N4 "$1" | tr -d ' ')
+    at=$(head -c $((8 + header)) "$1" | tail -c +9 | sed -n 's/.*"expect\.'"$2"'":{"dtype":"F64"[^}]*"data_offsets":\[\([0-9]*\),.*/\1/p')
+    [ -n "$at" ] || return 1
+    printf '\0\0\0\0\0\100\217\100' | dd of="$work/spoilt.safetensors" bs=1 seek=$((8 + header + at)) conv=notrunc 2>"$work/dd"
+}
+
+# A wrong expectation is a miss on every backend that is there, whatever the backends say among themselves.
+for case in "$data"/selective_*.safetensors; do
+    for output in y h_final; do
+        spoil "$case" $output || continue
+        checks=$((checks + 1))
+        "$rill" check "$work/spoilt.safetensors" >"$work/out" 2>"$work/err"
+        [ $? -eq 1 ] || miss "check with a wrong $output of ${case##*/}: not exit status 1"
+        grep -q "^spoilt  *reference  *$output .*FAIL" "$work/out" || miss "no FAIL on the reference: $output of ${case##*/}"
+        grep -q "^spoilt  *cpu/baseline  *$output .*FAIL" "$work/out" || miss "no FAIL on the cpu: $output of ${case##*/}"
+        grep "^spoilt .* $output " "$work/out" | grep PASS && miss "a wrong $output of ${case##*/} passes"
+    done
+done
+
 for case in "$data"/selective_*.safetensors; do
     good "run ${case##*/}" run "$case" -o "$work/written.safetensors" --backend cpu
     [ -s "$work/written.safetensors" ] || miss "run ${case##*/} wrote nothing"

@@ -12,9 +12,9 @@
 #include "half.h"
 
 typedef struct slice {
-    long double error, ref, loop; /* sums of squares: out - ref, ref, loop - ref */
-    int64_t elements;             /* that are in the sums */
-    int64_t mismatches;           /* special values that are not as they must be */
+    long double error, right, rounding; /* sums of squares: out - right, right, loop - ref */
+    int64_t elements;                   /* that are in the sums */
+    int64_t mismatches;                 /* special values that are not as they must be */
 } slice;
 
 /* How a tensor falls into slices: axes in the slice's index (not the sequence) are lanes. */
@@ -98,33 +98,40 @@ static bool same_special(double left, double right)
     return isnan(right) ? isnan(left) != 0 : left == right;
 }
 
+/* An element of the four tensors. */
+typedef struct element {
+    double out, right, ref, loop;
+} element;
+
 /*
- * Adds one element.  Where the plain loop itself is not finite though ref is, nothing can be asked of out.  A ref
- * within the tolerance of the overflow limit may land on either side of it.
+ * Adds one element.  Where the plain loop itself is not finite though the reference is, nothing can be asked of out.
+ * A right value within the tolerance of the overflow limit may land on either side of it.
  */
-static void add_element(slice *sums, double out, double ref, double loop, double limit, double tolerance)
+static void add_element(slice *sums, element at, double limit, double tolerance)
 {
-    double magnitude = fabs(ref);
-    if (!isfinite(ref)) {
-        sums->mismatches += !same_special(out, ref);
+    double magnitude = fabs(at.right);
+    if (!isfinite(at.right)) {
+        sums->mismatches += !same_special(at.out, at.right);
         return;
     }
     if (magnitude >= limit) {
         bool near = magnitude <= limit * (1.0 + tolerance);
-        bool good = out == copysign(INFINITY, ref) || (near && fabs(out - ref) <= tolerance * limit);
+        bool good = at.out == copysign(INFINITY, at.right) || (near && fabs(at.out - at.right) <= tolerance * limit);
         sums->mismatches += !good;
         return;
     }
-    if (!isfinite(loop)) return;
-    if (!isfinite(out)) {
+    bool sound = fabs(at.ref) < limit;
+    if (sound && !isfinite(at.loop)) return;
+    if (!isfinite(at.out)) {
         bool near = magnitude >= limit * (1.0 - tolerance);
-        sums->mismatches += !(near && out == copysign(INFINITY, ref));
+        sums->mismatches += !(near && at.out == copysign(INFINITY, at.right));
         return;
     }
-    long double error = (long double)out - (long double)ref, rounding = (long double)loop - (long double)ref;
+    long double error = (long double)at.out - (long double)at.right;
+    long double rounding = sound ? (long double)at.loop - (long double)at.ref : 0.0L;
     sums->error += error * error;
-    sums->ref += (long double)ref * (long double)ref;
-    sums->loop += rounding * rounding;
+    sums->right += (long double)at.right * (long double)at.right;
+    sums->rounding += rounding * rounding;
     sums->elements++;
 }
 
@@ -136,21 +143,21 @@ static bool is_lane(const char *axis)
     return false;
 }
 
-static slicing make_slicing(const op_tensor *tensor, const rill_tensor *ref, const int64_t *offsets,
+static slicing make_slicing(const op_tensor *tensor, const rill_tensor *out, const int64_t *offsets,
                             int64_t sequences)
 {
     slicing how = {.sequence_axis = -1, .time_axis = -1, .lanes = 1, .sequences = 1};
-    for (int axis = 0; axis < ref->rank; axis++) {
+    for (int axis = 0; axis < out->rank; axis++) {
         const char *name = tensor->axes[axis];
         if (strcmp(name, "length") == 0) how.time_axis = axis;
         if (strcmp(name, "batch") == 0 || strcmp(name, "sequences") == 0) how.sequence_axis = axis;
     }
     if (how.time_axis < 0 && how.sequence_axis < 0) return how; /* a parameter: one slice */
-    for (int axis = 0; axis < ref->rank; axis++) {
+    for (int axis = 0; axis < out->rank; axis++) {
         how.lane[axis] = is_lane(tensor->axes[axis]);
-        if (how.lane[axis]) how.lanes *= ref->shape[axis];
+        if (how.lane[axis]) how.lanes *= out->shape[axis];
     }
-    if (how.sequence_axis >= 0) how.sequences = ref->shape[how.sequence_axis];
+    if (how.sequence_axis >= 0) how.sequences = out->shape[how.sequence_axis];
     if (offsets && how.time_axis >= 0) {
         how.offsets = offsets;
         how.sequences = sequences;
@@ -172,19 +179,19 @@ static int64_t sequence_of(const int64_t *offsets, int64_t sequences, int64_t t)
     return low;
 }
 
-static int64_t slice_of(const slicing *how, const rill_tensor *ref, const int64_t *index)
+static int64_t slice_of(const slicing *how, const rill_tensor *out, const int64_t *index)
 {
     int64_t sequence = 0, lane = 0;
     if (how->offsets)
         sequence = sequence_of(how->offsets, how->sequences, index[how->time_axis]);
     else if (how->sequence_axis >= 0)
         sequence = index[how->sequence_axis];
-    for (int axis = 0; axis < ref->rank; axis++)
-        if (how->lane[axis]) lane = lane * ref->shape[axis] + index[axis];
+    for (int axis = 0; axis < out->rank; axis++)
+        if (how->lane[axis]) lane = lane * out->shape[axis] + index[axis];
     return sequence * how->lanes + lane;
 }
 
-static void first_index(const slicing *how, const rill_tensor *ref, int64_t which, int64_t *index)
+static void first_index(const slicing *how, const rill_tensor *out, int64_t which, int64_t *index)
 {
     memset(index, 0, RILL_MAX_RANK * sizeof *index);
     int64_t sequence = which / how->lanes, lane = which % how->lanes;
@@ -192,24 +199,25 @@ static void first_index(const slicing *how, const rill_tensor *ref, int64_t whic
         index[how->time_axis] = how->offsets[sequence];
     else if (how->sequence_axis >= 0)
         index[how->sequence_axis] = sequence;
-    for (int axis = ref->rank - 1; axis >= 0; axis--) {
+    for (int axis = out->rank - 1; axis >= 0; axis--) {
         if (!how->lane[axis]) continue;
-        index[axis] = lane % ref->shape[axis];
-        lane /= ref->shape[axis];
+        index[axis] = lane % out->shape[axis];
+        lane /= out->shape[axis];
     }
 }
 
-static void sum_slices(slice *slices, const slicing *how, const rill_tensor *out, const rill_tensor *ref,
-                       const rill_tensor *loop, double tolerance)
+static void sum_slices(slice *slices, const slicing *how, const rill_tensor *out, const measure_against *against,
+                       double tolerance)
 {
     int64_t index[RILL_MAX_RANK] = {0}, elements = 1;
-    for (int axis = 0; axis < ref->rank; axis++) elements *= ref->shape[axis];
+    for (int axis = 0; axis < out->rank; axis++) elements *= out->shape[axis];
     double limit = overflow_limit(out->dtype);
     for (int64_t i = 0; i < elements; i++) {
-        double right = measure_load(ref, index);
-        double plain = loop->dtype == RILL_ABSENT ? right : measure_load(loop, index);
-        add_element(&slices[slice_of(how, ref, index)], measure_load(out, index), right, plain, limit, tolerance);
-        for (int axis = ref->rank - 1; axis >= 0 && ++index[axis] == ref->shape[axis]; axis--) index[axis] = 0;
+        element at = {.out = measure_load(out, index), .right = measure_load(against->right, index)};
+        at.ref = against->loop ? measure_load(against->ref, index) : 0.0;
+        at.loop = against->loop ? measure_load(against->loop, index) : 0.0;
+        add_element(&slices[slice_of(how, out, index)], at, limit, tolerance);
+        for (int axis = out->rank - 1; axis >= 0 && ++index[axis] == out->shape[axis]; axis--) index[axis] = 0;
     }
 }
 
@@ -219,21 +227,21 @@ static double ratio(const slice *sums, const slice *whole, double tolerance)
     if (sums->mismatches) return INFINITY;
     if (sums->elements == 0) return 0.0;
     long double share = (long double)sums->elements / (long double)whole->elements;
-    long double floor = 0.25L * sqrtl(whole->ref * share);
-    long double size = sqrtl(sums->ref);
-    long double bound = (long double)tolerance * (size > floor ? size : floor) + 3.0L * sqrtl(sums->loop);
+    long double floor = 0.25L * sqrtl(whole->right * share);
+    long double size = sqrtl(sums->right);
+    long double bound = (long double)tolerance * (size > floor ? size : floor) + 3.0L * sqrtl(sums->rounding);
     long double error = sqrtl(sums->error);
     if (error == 0.0L) return 0.0;
     return bound > 0.0L ? (double)(error / bound) : INFINITY;
 }
 
-static void judge(measure *result, const slice *slices, const slicing *how, const rill_tensor *ref, double tolerance)
+static void judge(measure *result, const slice *slices, const slicing *how, const rill_tensor *out, double tolerance)
 {
     slice whole = {0};
     int64_t worst = 0;
     for (int64_t i = 0; i < result->slices; i++) {
         whole.error += slices[i].error;
-        whole.ref += slices[i].ref;
+        whole.right += slices[i].right;
         whole.elements += slices[i].elements;
         result->special_mismatches += slices[i].mismatches;
     }
@@ -245,8 +253,8 @@ static void judge(measure *result, const slice *slices, const slicing *how, cons
             worst = i;
         }
     }
-    result->relative_error = whole.error == 0.0L ? 0.0 : (double)sqrtl(whole.error / whole.ref);
-    first_index(how, ref, worst, result->worst_index);
+    result->relative_error = whole.error == 0.0L ? 0.0 : (double)sqrtl(whole.error / whole.right);
+    first_index(how, out, worst, result->worst_index);
     result->passed = result->failed == 0;
 }
 
@@ -256,16 +264,16 @@ static bool same_shape(const rill_tensor *left, const rill_tensor *right)
     return memcmp(left->shape, right->shape, (size_t)left->rank * sizeof left->shape[0]) == 0;
 }
 
-measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const rill_tensor *ref,
-                        const rill_tensor *loop, const int64_t *offsets, int64_t sequences, double tolerance)
+measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const measure_against *against,
+                        const int64_t *offsets, int64_t sequences, double tolerance)
 {
     measure result = {0};
-    bool comparable = ref->rank == tensor->rank && same_shape(out, ref);
-    comparable = comparable && (loop->dtype == RILL_ABSENT || same_shape(loop, ref));
+    bool comparable = out->rank == tensor->rank && same_shape(out, against->right);
+    if (against->loop) comparable = comparable && same_shape(out, against->loop) && same_shape(out, against->ref);
     slicing how = {0};
     slice *slices = NULL;
     if (comparable) {
-        how = make_slicing(tensor, ref, offsets, sequences);
+        how = make_slicing(tensor, out, offsets, sequences);
         result.slices = how.lanes * how.sequences;
         slices = calloc(result.slices > 0 ? (size_t)result.slices : 1, sizeof *slices);
     }
@@ -275,8 +283,8 @@ measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const r
     }
     result.passed = true;
     if (result.slices > 0) {
-        sum_slices(slices, &how, out, ref, loop, tolerance);
-        judge(&result, slices, &how, ref, tolerance);
+        sum_slices(slices, &how, out, against, tolerance);
+        judge(&result, slices, &how, out, tolerance);
     }
     free(slices);
     return result;

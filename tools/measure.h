@@ -5,8 +5,10 @@
  *
  * where ref is the result in twice the accumulation precision, loop the plain loop in the accumulation type rounded
  * to storage, and elements whose ref is not finite or overflows the storage type must be the same in out, and leave
- * the norms.  A slice is one sequence of one channel (axes "batch"/"sequences", "channels", "groups", "heads"; the
- * time axis "length" is cut by offsets); a tensor with no batch, sequences or length axis is one slice.
+ * the norms.  Right values from elsewhere (expect.NAME) take ref's place in all but the last term, which is about the
+ * rounding of the two runs alone: a wrong expectation must not widen its own bound.  A slice is one sequence of one
+ * channel (axes "batch"/"sequences", "channels", "groups", "heads"; the time axis "length" is cut by offsets); a
+ * tensor with no batch, sequences or length axis is one slice.
  */
 #ifndef TOOLS_MEASURE_H
 #define TOOLS_MEASURE_H
@@ -30,12 +32,16 @@ typedef struct measure {
 /* The bound's tol for an output (or a gradient) whose activations have this type. */
 double measure_tolerance(rill_dtype activations, bool gradient);
 
-/*
- * Host views of one shape: out in its storage type, ref in f64, loop in the storage type of out or f64.  loop may
- * have dtype RILL_ABSENT: the second term is then 0.  offsets NULL: sequences are the rows of the batch.
- */
-measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const rill_tensor *ref,
-                        const rill_tensor *loop, const int64_t *offsets, int64_t sequences, double tolerance);
+/* What an output is held against: host views of its shape, in any real types. */
+typedef struct measure_against {
+    const rill_tensor *right; /* the right values: ref, or what is expected */
+    const rill_tensor *ref;   /* the reference run, and the plain loop's; both NULL: no term for rounding */
+    const rill_tensor *loop;
+} measure_against;
+
+/* out: a host view in the output's storage type.  offsets NULL: sequences are the rows of the batch. */
+measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const measure_against *against,
+                        const int64_t *offsets, int64_t sequences, double tolerance);
 
 /* Reads an element of a real host tensor as double. */
 double measure_load(const rill_tensor *tensor, const int64_t *index);

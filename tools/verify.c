@@ -40,9 +40,10 @@ measure judge_output(const judge *made, const op_tensor *tensor, const rill_tens
 {
     const casefile *from = made->from;
     const rill_tensor *expected = casefile_expected(from, tensor->name);
-    const rill_tensor *ref = expected ? expected : op_args_tensor(tensor, made->ref.args);
-    const rill_tensor *loop = op_args_tensor(tensor, made->loop.args);
-    return measure_compare(tensor, out, ref, loop, host_offsets(from), op_size(&from->sizes, "sequences"),
+    measure_against against = {.ref = op_args_tensor(tensor, made->ref.args),
+                               .loop = op_args_tensor(tensor, made->loop.args)};
+    against.right = expected ? expected : against.ref;
+    return measure_compare(tensor, out, &against, host_offsets(from), op_size(&from->sizes, "sequences"),
                            measure_tolerance(from->activations, false));
 }
 
@@ -52,7 +53,6 @@ measure judge_reference(const judge *made, const op_tensor *tensor, bool *known)
     const rill_tensor *expected = casefile_expected(from, tensor->name);
     *known = expected != NULL;
     if (!expected) return (measure){.passed = true};
-    const rill_tensor none = {.dtype = RILL_ABSENT};
-    return measure_compare(tensor, op_args_tensor(tensor, made->ref.args), expected, &none, host_offsets(from),
-                           op_size(&from->sizes, "sequences"), reference_tolerance);
+    return measure_compare(tensor, op_args_tensor(tensor, made->ref.args), &(measure_against){.right = expected},
+                           host_offsets(from), op_size(&from->sizes, "sequences"), reference_tolerance);
 }

@@ -1,6 +1,7 @@
 /*
- * Comparing a case's outputs with the right values by SPEC's measure: ref is the file's expect.NAME, or else the
- * reference backend's output in f64; loop is the loop backend's, in storage types.
+ * Comparing a case's outputs with the right values by SPEC's measure: those are the file's expect.NAME, or else the
+ * reference backend's output in f64.  The allowance for rounding is between the two reference backends, whatever the
+ * file expects.
  */
 #ifndef TOOLS_VERIFY_H
 #define TOOLS_VERIFY_H

@@ -169,8 +169,9 @@ static bool check_results(const placed *p, const judged *right)
         const case_tensor *t = &c->tensors[i];
         if (!t->given || !op_is_output(&c->op->tensors[i])) continue;
         const rill_tensor *out = &p->buffers[t->alias >= 0 ? t->alias : i].view;
-        measure m = measure_compare(&c->op->tensors[i], out, &right->ref[i], &right->loop[i],
-                                    c->packed ? c->offsets : NULL, op_size(&c->sizes, "sequences"), tolerance);
+        measure_against against = {&right->ref[i], &right->ref[i], &right->loop[i]};
+        measure m = measure_compare(&c->op->tensors[i], out, &against, c->packed ? c->offsets : NULL,
+                                    op_size(&c->sizes, "sequences"), tolerance);
         if (!m.passed) print_miss(&c->op->tensors[i], &m, out, right, i);
         good = good && m.passed;
     }

@@ -73,7 +73,8 @@ static bool within_bound(rill_context *context, const test_case *c, const judged
     bool good = run_split(context, &parts, size);
     for (int i = 0; i < c->op->tensor_count && good; i++) {
         if (!parts.tensor[i].data || !op_is_output(&c->op->tensors[i])) continue;
-        measure m = measure_compare(&c->op->tensors[i], &parts.tensor[i], &right->ref[i], &right->loop[i], NULL,
+        measure_against against = {&right->ref[i], &right->ref[i], &right->loop[i]};
+        measure m = measure_compare(&c->op->tensors[i], &parts.tensor[i], &against, NULL,
                                     op_size(&c->sizes, "sequences"), measure_tolerance(c->activations, false));
         if (!m.passed) printf("%s in parts: error over bound %.3g\n", c->op->tensors[i].name, m.worst);
         good = m.passed;
