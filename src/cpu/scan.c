@@ -7,7 +7,7 @@ enum {
     TILE_ROWS = 64, /* steps of a tile: its arrays and a block's B and C stay in 32 KiB */
     LEAST_TILE_ROWS = 8,
     INPUT_BYTES = 32 << 10,  /* of a tile's B and C, unless LEAST_TILE_ROWS need more */
-    BLOCK_CHANNELS = 64,     /* share one packing of B and C, and whole cache lines */
+    BLOCK_CHANNELS = 256,    /* share one packing of B and C, and whole cache lines */
     STATE_BYTES = 256 << 10, /* of a block's A and h */
     SLICES = 8,              /* at most so many threads share one vector's states */
     TASKS_PER_THREAD = 4,

@@ -49,13 +49,17 @@ void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta_memory, c
     largest = (vint){0};
     for (int64_t t = 0; t < rows; t++) {
         vreal size = at_most(at_least(delta[t], low), high);
-        decay_rate of = decay_rate_of(size);
         input[t] = size * x[t];
-        rate[t] = of.upper;
-        rest[t] = of.rest;
+        rate[t] = size;
         largest = greater_bits(largest, magnitude_bits(size));
     }
     *(vreal *)steps->bound = (vreal)largest;
+    if (!all_at_most((vreal)largest, splat(DELTA_LARGE))) return; /* rl_recur takes such a tile's δ itself */
+    for (int64_t t = 0; t < rows; t++) {
+        decay_rate of = decay_rate_of(rate[t]);
+        rate[t] = of.upper;
+        rest[t] = of.rest;
+    }
 }
 
 void RL_NAME(rl_add)(void *to_memory, const void *from_memory, int64_t rows)

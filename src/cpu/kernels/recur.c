@@ -23,7 +23,15 @@ RL_INLINE vreal entry(const real *row, int i, bool spread)
     return spread ? *(const vreal *)(row + i * LANES) : splat(row[i]);
 }
 
-RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int states, int safe, bool spread,
+/* How the decays of a tile are had: within EXP_SAFE, for any argument, or from step sizes that have no rate. */
+enum { WIDE, SAFE, LARGE };
+
+RL_INLINE vreal decay_of(decay_rate rate, vreal A, int way)
+{
+    return way == LARGE ? exp_decay_of(rate.upper, A) : exp_decay(rate, A, way == SAFE);
+}
+
+RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int states, int way, bool spread,
                        bool decays)
 {
     __builtin_prefetch(b->ahead + t * b->ahead_step);
@@ -32,30 +40,34 @@ RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int 
     vreal input = b->input[t], sum = {0};
     for (int i = 0; i < states; i++) {
         vreal fresh = input * entry(row, i, spread), C = entry(row, states + i, spread);
-        h[i] = decays ? exp_decay(rate, A[i], safe) * h[i] + fresh : fresh;
+        h[i] = decays ? decay_of(rate, A[i], way) * h[i] + fresh : fresh;
         sum = i ? fma_(C, h[i], sum) : C * h[i];
     }
     b->y[t] = b->accumulate ? b->y[t] + sum : sum;
 }
 
-RL_INLINE void run(const block *b, vreal *h_memory, const vreal *A_memory, int states, int safe, bool spread,
+RL_INLINE void run(const block *b, vreal *h_memory, const vreal *A_memory, int states, int way, bool spread,
                    bool fresh)
 {
     vreal h[RL_STATE_BLOCK], A[RL_STATE_BLOCK];
     for (int i = 0; i < states; i++) h[i] = h_memory[i], A[i] = A_memory[i];
-    if (fresh) advance(b, 0, h, A, states, safe, spread, false);
-    for (int64_t t = fresh; t < b->rows; t++) advance(b, t, h, A, states, safe, spread, true);
+    if (fresh) advance(b, 0, h, A, states, way, spread, false);
+    for (int64_t t = fresh; t < b->rows; t++) advance(b, t, h, A, states, way, spread, true);
     for (int i = 0; i < states; i++) h_memory[i] = h[i];
 }
 
-RL_INLINE void run_any(const block *b, vreal *h, const vreal *A, int states, int safe, bool spread, bool fresh)
+RL_INLINE void run_any(const block *b, vreal *h, const vreal *A, int states, int way, bool spread, bool fresh)
 {
-    if (spread)
-        run(b, h, A, states, false, true, fresh);
-    else if (safe)
-        run(b, h, A, states, true, false, fresh);
+    if (way == LARGE && spread)
+        run(b, h, A, states, LARGE, true, fresh);
+    else if (way == LARGE)
+        run(b, h, A, states, LARGE, false, fresh);
+    else if (spread)
+        run(b, h, A, states, WIDE, true, fresh);
+    else if (way == SAFE)
+        run(b, h, A, states, SAFE, false, fresh);
     else
-        run(b, h, A, states, false, false, fresh);
+        run(b, h, A, states, WIDE, false, fresh);
 }
 
 void RL_NAME(rl_recur)(const rl_recurrence *r)
@@ -64,23 +76,24 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
         .rate = r->rate, .rate_rest = r->rate_rest, .input = r->input, .bc = r->bc, .y = r->y, .rows = r->rows};
     const vreal *A = r->A, *A_bound = r->A_bound;
     vreal *h = r->h, bound = *(const vreal *)r->bound;
+    bool large = !all_at_most(bound, splat(DELTA_LARGE));
     b.accumulate = r->accumulate;
     b.ahead = r->ahead ? r->ahead : r->y;
     b.ahead_step = r->ahead ? r->ahead_step : 0;
     for (int64_t n = 0; n < r->states; n += RL_STATE_BLOCK, A_bound++) {
-        bool safe = all_at_most(bound * *A_bound, splat(EXP_SAFE));
+        int way = large ? LARGE : all_at_most(bound * *A_bound, splat(EXP_SAFE)) ? SAFE : WIDE;
         switch (r->states - n) {
         case 1:
-            run_any(&b, h + n, A + n, 1, safe, r->spread, r->fresh);
+            run_any(&b, h + n, A + n, 1, way, r->spread, r->fresh);
             break;
         case 2:
-            run_any(&b, h + n, A + n, 2, safe, r->spread, r->fresh);
+            run_any(&b, h + n, A + n, 2, way, r->spread, r->fresh);
             break;
         case 3:
-            run_any(&b, h + n, A + n, 3, safe, r->spread, r->fresh);
+            run_any(&b, h + n, A + n, 3, way, r->spread, r->fresh);
             break;
         default:
-            run_any(&b, h + n, A + n, RL_STATE_BLOCK, safe, r->spread, r->fresh);
+            run_any(&b, h + n, A + n, RL_STATE_BLOCK, way, r->spread, r->fresh);
         }
         b.bc += r->rows * 2 * RL_STATE_BLOCK * (r->spread ? LANES : 1);
         b.accumulate = true;

@@ -28,15 +28,18 @@
 #if RL_REAL_BITS == 32
 typedef float real;
 typedef int32_t integer;
+typedef uint32_t natural;
 #else
 typedef double real;
 typedef int64_t integer;
+typedef uint64_t natural;
 #endif
 
 enum { LANES = RL_VECTOR_BYTES / (RL_REAL_BITS / 8) };
 
 typedef real vreal __attribute__((vector_size(RL_VECTOR_BYTES)));
 typedef integer vint __attribute__((vector_size(RL_VECTOR_BYTES)));
+typedef natural vuint __attribute__((vector_size(RL_VECTOR_BYTES))); /* for bits that may wrap */
 typedef real vreal_loose __attribute__((vector_size(RL_VECTOR_BYTES), aligned(RL_REAL_BITS / 8), may_alias));
 
 #define RL_JOIN_(name, isa, bits) name##_##isa##_f##bits
@@ -146,6 +149,14 @@ RL_INLINE vreal fma_(vreal a, vreal b, vreal c)
     return a * b + c;
 #endif
 }
+
+#if RL_REAL_BITS == 32 && defined(__AVX512F__)
+/* table[index mod LANES], lane by lane. */
+RL_INLINE vint look_up(vint table, vint index)
+{
+    return (vint)_mm512_permutexvar_epi32((__m512i)index, (__m512i)table);
+}
+#endif
 
 /* a > b ? yes : no, lane by lane; a comparison with NaN is false. */
 RL_INLINE vreal if_greater(vreal a, vreal b, vreal yes, vreal no)
