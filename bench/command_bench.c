@@ -10,6 +10,7 @@
 #include "compare.h"
 #include "device.h"
 #include "inputs.h"
+#include "output.h"
 #include "report.h"
 #include "targets.h"
 #include "timing.h"
@@ -27,7 +28,15 @@ typedef struct bench_choice {
     bool list, quick, help;
     bench_problem *problems;
     int count;
+    const char **sources; /* the words that named the problems */
+    int source_count;
 } bench_choice;
+
+static bool take_problem(bench_choice *choice, const char *what, failure *why)
+{
+    choice->sources[choice->source_count++] = what;
+    return bench_find_shapes(what, &choice->problems, &choice->count, why);
+}
 
 static bool parse_word(int option, bench_choice *choice, char **argv, failure *why)
 {
@@ -39,16 +48,14 @@ static bool parse_word(int option, bench_choice *choice, char **argv, failure *w
     case 't':
         return target_parse_threads(&choice->target, optarg, why);
     case 's':
-        return bench_find_shapes(optarg, &choice->problems, &choice->count, why);
+        return take_problem(choice, optarg, why);
     case 'r':
         choice->target.options.reproducible = true;
         return true;
     case 'j':
-        choice->json = optarg;
-        return true;
+        return command_take(&choice->json, "--json", why);
     case 'c':
-        choice->commit = optarg;
-        return true;
+        return command_take(&choice->commit, "--commit", why);
     case 'l':
         choice->list = true;
         return true;
@@ -59,7 +66,7 @@ static bool parse_word(int option, bench_choice *choice, char **argv, failure *w
         choice->help = true;
         return true;
     default:
-        return command_bad_option(argv, why);
+        return command_bad_option(option, argv, why);
     }
 }
 
@@ -80,10 +87,12 @@ static bool parse(int argc, char **argv, bench_choice *choice, failure *why)
     };
     int option;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1)
+    choice->sources = calloc((size_t)argc, sizeof *choice->sources);
+    if (!choice->sources) return failure_set(why, "out of memory");
+    while ((option = getopt_long(argc, argv, ":h", options, NULL)) != -1)
         if (!parse_word(option, choice, argv, why)) return false;
     for (; optind < argc; optind++)
-        if (!bench_find_shapes(argv[optind], &choice->problems, &choice->count, why)) return false;
+        if (!take_problem(choice, argv[optind], why)) return false;
     return true;
 }
 
@@ -156,7 +165,7 @@ static bool run_problems(const bench_choice *choice, rill_context *context, benc
     return true;
 }
 
-static bool run_on(bench_choice *choice, rill_context *context, bench_device *device, failure *why)
+static bool run_on(bench_choice *choice, rill_context *context, bench_device *device, output *json, failure *why)
 {
     bench_report report;
     bench_report_begin(&report, context, target_name_of(context), choice->commit);
@@ -166,12 +175,12 @@ static bool run_on(bench_choice *choice, rill_context *context, bench_device *de
     report.results = calloc((size_t)choice->count + 1, sizeof *report.results);
     if (!report.results) return failure_set(why, "out of memory");
     good = run_problems(choice, context, device, &report, why);
-    if (good && choice->json) good = bench_report_write(&report, choice->json, why);
+    if (good && json) good = bench_report_write(&report, json, why);
     free(report.results);
     return good;
 }
 
-static bool run_all(bench_choice *choice, failure *why)
+static bool run_all(bench_choice *choice, output *json, failure *why)
 {
     rill_context *context;
     bench_device *device = NULL;
@@ -179,10 +188,26 @@ static bool run_all(bench_choice *choice, failure *why)
         return failure_set(why, "%s", rill_last_error(NULL));
     bool cuda = rill_context_backend(context) == RILL_BACKEND_CUDA;
     bool good = !cuda || bench_device_open(context, &device, why);
-    good = good && run_on(choice, context, device, why);
+    good = good && run_on(choice, context, device, json, why);
     rill_context_destroy(context);
     bench_device_close(device);
     return good;
+}
+
+/* The report is opened before the work, and is none of the files that the shapes came from. */
+static bool run_into(bench_choice *choice, failure *why)
+{
+    if (!choice->json) return run_all(choice, NULL, why);
+    output json;
+    failure inner;
+    if (!output_open(&json, choice->json, &inner))
+        return failure_set(why, "%.200s: %.256s", choice->json, inner.text);
+    bool good = true;
+    for (int i = 0; good && i < choice->source_count; i++)
+        if (output_is(&json, choice->sources[i]))
+            good = failure_set(why, "%.256s holds the shapes, expected another file for --json", choice->json);
+    good = good && run_all(choice, &json, why);
+    return output_close(&json, good, why);
 }
 
 int command_bench(int argc, char **argv)
@@ -190,8 +215,9 @@ int command_bench(int argc, char **argv)
     bench_choice choice = {0};
     failure why;
     bool good = parse(argc, argv, &choice, &why);
-    if (good && !choice.help) good = choice.list ? list_shapes(&why) : run_all(&choice, &why);
+    if (good && !choice.help) good = choice.list ? list_shapes(&why) : run_into(&choice, &why);
     free(choice.problems);
+    free(choice.sources);
     if (!good) return command_fail("bench", &why);
     return choice.help ? command_usage(usage, 1) : 0;
 }

@@ -110,7 +110,7 @@ static json_t *result_json(const bench_result *result)
     return json;
 }
 
-bool bench_report_write(const bench_report *report, const char *path, failure *why)
+bool bench_report_write(const bench_report *report, output *to, failure *why)
 {
     const bench_ceilings *top = &report->ceilings;
     json_t *results = json_array();
@@ -123,7 +123,9 @@ bool bench_report_write(const bench_report *report, const char *path, failure *w
                              top->state_steps, "flops_f64", top->flops_f64, "flops_f32", top->flops_f32, "flops_bf16",
                              top->flops_bf16, "flops_f16", top->flops_f16, "results", results);
     if (!root) return failure_set(why, "out of memory");
-    bool good = json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
+    bool good = output_begin(to, why);
+    if (good && (json_dumpf(root, to->file, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) != 0 || fflush(to->file) != 0))
+        good = failure_set(why, "cannot write: %s", strerror(errno));
     json_decref(root);
-    return good ? true : failure_set(why, "cannot write: %s", strerror(errno));
+    return good;
 }

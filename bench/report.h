@@ -3,6 +3,7 @@
 #define BENCH_REPORT_H
 
 #include "bench.h"
+#include "output.h"
 
 typedef struct bench_report {
     char backend[32], device[128], processor[128], commit[64], date[32];
@@ -17,6 +18,6 @@ void bench_report_begin(bench_report *report, rill_context *context, const char 
 
 void bench_report_print_head(const bench_report *report);
 void bench_report_print(const bench_report *report, const bench_result *result);
-bool bench_report_write(const bench_report *report, const char *path, failure *why);
+bool bench_report_write(const bench_report *report, output *to, failure *why);
 
 #endif

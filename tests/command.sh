@@ -50,6 +50,9 @@ file()
 good info info
 grep -q cpu "$work/out" || miss "info does not name the cpu backend"
 
+good --version --version
+grep -q '^rill [0-9]*\.[0-9]*\.[0-9]*$' "$work/out" || miss "--version prints no version"
+
 good "check of every case" check "$data"/selective_*.safetensors
 grep -q ' 0 failed' "$work/out" || miss "check counts failures"
 for backend in reference loop cpu; do
@@ -95,15 +98,60 @@ bad "outputs are not a case" . check "$work/written.safetensors"
 
 bad "no command" usage
 bad "unknown command" "'fly' is not a command" fly
-bad "unknown option" "is not an option" check --fly "$data/selective_scan_f32.safetensors"
+bad "unknown option" "'--fly' is not an option" check --fly "$data/selective_scan_f32.safetensors"
+bad "unknown letter" "'-q' is not an option" run -q "$data/selective_scan_f32.safetensors"
+bad "an option without its value" "'--backend' needs a value" check "$data/selective_scan_f32.safetensors" --backend
+bad "a letter without its value" "'-o' needs a value" run "$data/selective_scan_f32.safetensors" -o
+bad "a value too many" "takes no value" check --reproducible=yes "$data/selective_scan_f32.safetensors"
+for twice in "--backend cpu" "--isa auto" "--threads 1"; do
+    bad "$twice twice" "is given twice" check $twice $twice "$data/selective_scan_f32.safetensors"
+done
+bad "two outputs" "'--output' is given twice" run "$data/selective_scan_f32.safetensors" -o "$work/one" --output "$work/two"
+[ ! -e "$work/one" ] && [ ! -e "$work/two" ] || miss "a refused run left an output"
 bad "unknown backend" abacus check --backend abacus "$data/selective_scan_f32.safetensors"
 bad "unknown isa" mmx run --isa mmx "$data/selective_scan_f32.safetensors"
-bad "no threads" . run --threads zero "$data/selective_scan_f32.safetensors"
+bad "no threads" "'zero' is not a whole number" run --threads zero "$data/selective_scan_f32.safetensors"
+for threads in -1 1025; do
+    bad "$threads threads" "threads: found $threads, expected 0 to 1024" run --threads $threads "$data/selective_scan_f32.safetensors"
+done
+good "default threads" run --threads 0 "$data/selective_scan_f32.safetensors"
 bad "no case" "at least one case" check
 bad "two cases to run" "one case file" run a b
 bad "missing file" "nowhere" check "$work/nowhere.safetensors"
 bad "directory" . check "$work"
-bad "unwritable output" . run "$data/selective_scan_f32.safetensors" -o "$work/no/such/folder/out"
+bad "unwritable output" "out: cannot write" run "$data/selective_scan_f32.safetensors" -o "$work/no/such/folder/out"
+[ -s "$work/out" ] && miss "an unwritable output is found after the work"
+[ -e /dev/full ] && bad "a full disk" "cannot write" run "$data/selective_scan_f32.safetensors" -o /dev/full
+
+# An output is never its own input, by any name; and a failure leaves no new file behind.
+cp "$data/selective_scan_f32.safetensors" "$work/same.safetensors"
+ln "$work/same.safetensors" "$work/hard.safetensors"
+ln -s same.safetensors "$work/soft.safetensors"
+for name in same hard soft; do
+    bad "output over the case, $name" "is the case itself" run "$work/same.safetensors" -o "$work/$name.safetensors"
+    cmp -s "$data/selective_scan_f32.safetensors" "$work/same.safetensors" || miss "run overwrote its case ($name)"
+done
+bad "an output of a backend that fails" . run --threads 1025 "$data/selective_scan_f32.safetensors" -o "$work/left"
+[ -e "$work/left" ] && miss "a failed run left an output"
+
+# A build without CUDA has nothing to say about it, unless it is asked.
+if "$rill" info | grep -q '^cuda .*not in this build\|^cuda .*built without CUDA'; then
+    good "check without cuda" check "$data/selective_scan_f32.safetensors"
+    grep -q '^cuda' "$work/out" && miss "check speaks of a backend that is not in the build"
+    bad "check --backend cuda" "cuda is not available: " check --backend cuda "$data/selective_scan_f32.safetensors"
+fi
+
+if "$rill" help | grep -q '^  bench'; then
+    good "bench --list" bench --list
+    bad "unwritable report" "/x: cannot write" bench --quick --json "$work/no/such/folder/x"
+    [ -s "$work/out" ] && miss "bench measures before it finds that it cannot write"
+    bad "two reports" "'--json' is given twice" bench --json "$work/one" --json "$work/two"
+    bad "no report" "'--json' needs a value" bench --json
+    echo 'small selective_scan:f32:1x8x8x4' >"$work/shapes"
+    cp "$work/shapes" "$work/shapes.kept"
+    bad "a report over the shapes" "holds the shapes" bench --json "$work/shapes" "$work/shapes"
+    cmp -s "$work/shapes" "$work/shapes.kept" || miss "bench overwrote its shapes"
+fi
 
 size=$(wc -c <"$data/selective_scan_f32.safetensors")
 for keep in 0 1 7 8 9 100 $((size / 2)) $((size - 1)); do

@@ -33,7 +33,7 @@ static bool parse(int argc, char **argv, target_choice *choice, bool *help, fail
     int option;
     bool good = true;
     opterr = 0;
-    while (good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         switch (option) {
         case 'b':
             good = target_parse_backend(choice, optarg, why);
@@ -51,28 +51,31 @@ static bool parse(int argc, char **argv, target_choice *choice, bool *help, fail
             *help = true;
             break;
         default:
-            good = command_bad_option(argv, why);
+            good = command_bad_option(option, argv, why);
         }
     }
     if (good && !*help && optind == argc) good = failure_set(why, "expected at least one case file");
     return good;
 }
 
-/* What the machine lacks is told and passed over, unless it was asked for by name. */
+/* What this machine lacks is told and passed over; what this build lacks is passed over in silence. */
 static bool open_targets(tally *all, const target_choice *choice, failure *why)
 {
     int opened = 0;
+    failure missing[TARGETS] = {{""}};
     for (int i = 0; i < TARGETS; i++) {
         const target *which = &target_table[i];
         if (!target_chosen(which, choice)) continue;
         rill_status status = target_open(which, choice, &all->context[i]);
         opened += status == RILL_OK;
-        if (status == RILL_UNSUPPORTED)
-            printf("%s is not available: %s\n", which->name, rill_last_error(NULL));
-        else if (status != RILL_OK)
-            return failure_set(why, "%s: %s", which->name, rill_last_error(NULL));
+        if (status == RILL_OK) continue;
+        failure_set(&missing[i], "%s is not available: %s", which->name, rill_last_error(NULL));
+        *why = missing[i];
+        if (status != RILL_UNSUPPORTED) return failure_set(why, "%s: %s", which->name, rill_last_error(NULL));
     }
-    return opened ? true : failure_set(why, "no such backend is available");
+    for (int i = 0; opened && i < TARGETS; i++)
+        if (*missing[i].text && target_built(&target_table[i])) printf("%s\n", missing[i].text);
+    return opened > 0;
 }
 
 /* A line begins with the file's name without folder and extension, then the backend. */

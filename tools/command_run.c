@@ -9,6 +9,7 @@
 #include "casefile.h"
 #include "commands.h"
 #include "measure.h"
+#include "output.h"
 #include "safetensors.h"
 #include "targets.h"
 
@@ -38,7 +39,7 @@ static bool parse(int argc, char **argv, run_choice *choice, failure *why)
     int option;
     bool good = true;
     opterr = 0;
-    while (good && (option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, ":o:h", options, NULL)) != -1) {
         switch (option) {
         case 'b':
             good = target_parse_backend(&choice->target, optarg, why);
@@ -53,13 +54,13 @@ static bool parse(int argc, char **argv, run_choice *choice, failure *why)
             choice->target.options.reproducible = true;
             break;
         case 'o':
-            choice->output = optarg;
+            good = command_take(&choice->output, "--output", why);
             break;
         case 'h':
             choice->help = true;
             break;
         default:
-            good = command_bad_option(argv, why);
+            good = command_bad_option(option, argv, why);
         }
     }
     if (good && !choice->help && optind + 1 != argc)
@@ -92,7 +93,7 @@ static void print_outputs(const call *made)
     }
 }
 
-static bool write_outputs(const call *made, const casefile *from, const char *backend, const char *path, failure *why)
+static bool write_outputs(const call *made, const casefile *from, const char *backend, output *to, failure *why)
 {
     stored_tensor stored[OP_MAX_TENSORS] = {0};
     size_t count = 0;
@@ -106,10 +107,11 @@ static bool write_outputs(const call *made, const casefile *from, const char *ba
         {"options", from->options},    {"complex", ""},
         {"backend", backend},          {NULL, NULL},
     };
-    return safetensors_write(path, stored, count, metadata, why);
+    return output_begin(to, why) && safetensors_write(to->file, stored, count, metadata, why);
 }
 
-static bool compute(const run_choice *choice, const casefile *from, const char **where, failure *why)
+/* Writes to `to` unless that is NULL; an error of its own is named by its path in *where. */
+static bool compute(const run_choice *choice, const casefile *from, output *to, const char **where, failure *why)
 {
     rill_context *context;
     if (rill_context_create(&choice->target.options, &context) != RILL_OK)
@@ -123,14 +125,32 @@ static bool compute(const run_choice *choice, const casefile *from, const char *
             printf("%s on %s\n", from->operation->name, backend);
             print_outputs(&made);
         }
-        if (good && choice->output) {
-            good = write_outputs(&made, from, backend, choice->output, why);
-            if (!good) *where = choice->output;
+        if (good && to) {
+            good = write_outputs(&made, from, backend, to, why);
+            if (!good) *where = to->path;
         }
         call_close(&made);
     }
     rill_context_destroy(context);
     return good;
+}
+
+/* The output is opened before the work, and never the case itself, under whatever name. */
+static bool compute_into(const run_choice *choice, const casefile *from, const char **where, failure *why)
+{
+    if (!choice->output) return compute(choice, from, NULL, where, why);
+    output to;
+    const char *path = *where;
+    if (!output_open(&to, choice->output, why)) {
+        *where = choice->output;
+        return false;
+    }
+    bool good = true;
+    if (output_is(&to, path)) good = failure_set(why, "is the case itself, expected another file for -o");
+    good = good && compute(choice, from, &to, where, why);
+    bool closed = output_close(&to, good, why);
+    if (good && !closed) *where = choice->output;
+    return closed;
 }
 
 int command_run(int argc, char **argv)
@@ -142,7 +162,7 @@ int command_run(int argc, char **argv)
     const char *path = argv[optind];
     casefile from;
     if (!casefile_read(path, &from, &why)) return command_fail(path, &why);
-    bool good = compute(&choice, &from, &path, &why);
+    bool good = compute_into(&choice, &from, &path, &why);
     casefile_close(&from);
     return good ? 0 : command_fail(path, &why);
 }

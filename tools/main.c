@@ -31,9 +31,21 @@ int command_fail(const char *where, const failure *why)
     return 1;
 }
 
-bool command_bad_option(char **argv, failure *why)
+bool command_bad_option(int answer, char **argv, failure *why)
 {
-    return failure_set(why, "'%s' is not an option, or its value is missing (--help tells more)", argv[optind - 1]);
+    const char *word = argv[optind - 1];
+    bool known = optopt != 0 && strncmp(word, "--", 2) == 0; /* a long option that takes no value, with one */
+    if (answer == ':') return failure_set(why, "'%s' needs a value (--help tells more)", word);
+    if (known) return failure_set(why, "'%s': this option takes no value", word);
+    if (optopt) return failure_set(why, "'-%c' is not an option (--help tells more)", optopt);
+    return failure_set(why, "'%s' is not an option (--help tells more)", word);
+}
+
+bool command_take(const char **value, const char *name, failure *why)
+{
+    if (*value) return failure_set(why, "'%s' is given twice", name);
+    *value = optarg;
+    return true;
 }
 
 int command_usage(const char *text, int requested)
@@ -45,15 +57,24 @@ int command_usage(const char *text, int requested)
 static int help(int requested)
 {
     FILE *stream = requested ? stdout : stderr;
-    fputs("usage: rill COMMAND [ARGUMENTS]   (rill COMMAND --help tells more)\n\n", stream);
+    fputs("usage: rill COMMAND [ARGUMENTS]   (rill COMMAND --help tells more)\n"
+          "       rill --help | --version\n\n",
+          stream);
     for (int i = 0; i < COMMANDS; i++) fprintf(stream, "  %-6s %s\n", commands[i].name, commands[i].summary);
     return requested ? 0 : 1;
+}
+
+static int version(void)
+{
+    printf("rill %d.%d.%d\n", RILL_VERSION_MAJOR, RILL_VERSION_MINOR, RILL_VERSION_PATCH);
+    return 0;
 }
 
 int main(int argc, char **argv)
 {
     if (argc < 2) return help(0);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(1);
+    if (strcmp(argv[1], "--version") == 0) return version();
     for (int i = 0; i < COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "rill: '%s' is not a command\n", argv[1]);

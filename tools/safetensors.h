@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <rill/rill.h>
 
@@ -46,9 +47,8 @@ typedef struct metadata_entry {
     const char *key, *value;
 } metadata_entry;
 
-/* Writes contiguous row-major host tensors and metadata (ends in a NULL key).  A regular file that failed is removed.
- */
-bool safetensors_write(const char *path, const stored_tensor *tensors, size_t count, const metadata_entry *metadata,
+/* Writes contiguous row-major host tensors and metadata (ends in a NULL key). */
+bool safetensors_write(FILE *file, const stored_tensor *tensors, size_t count, const metadata_entry *metadata,
                        failure *why);
 
 #endif

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "safetensors.h"
 #include "safetensors_types.h"
@@ -75,24 +73,13 @@ static bool write_parts(FILE *file, const char *header, size_t length, const sto
     return good;
 }
 
-static void remove_regular(const char *path)
-{
-    struct stat status;
-    if (lstat(path, &status) == 0 && S_ISREG(status.st_mode)) unlink(path);
-}
-
-bool safetensors_write(const char *path, const stored_tensor *tensors, size_t count, const metadata_entry *metadata,
+bool safetensors_write(FILE *file, const stored_tensor *tensors, size_t count, const metadata_entry *metadata,
                        failure *why)
 {
     size_t length;
     char *header = make_header(tensors, count, metadata, &length);
     if (!header) return failure_set(why, "out of memory");
-    FILE *file = fopen(path, "wbe");
-    bool good = file && write_parts(file, header, length, tensors, count);
-    if (file) good = fclose(file) == 0 && good;
+    bool good = write_parts(file, header, length, tensors, count) && fflush(file) == 0;
     free(header);
-    if (good) return true;
-    failure_set(why, "cannot write: %s", strerror(errno));
-    if (file) remove_regular(path);
-    return false;
+    return good ? true : failure_set(why, "cannot write: %s", strerror(errno));
 }

@@ -28,6 +28,13 @@ static const word isas[] = {
     {NULL, 0},
 };
 
+bool target_built(const target *which)
+{
+    if (which->backend == RILL_BACKEND_CUDA) return TARGETS_CUDA;
+    bool x86 = which->isa == RILL_ISA_AVX2 || which->isa == RILL_ISA_AVX512;
+    return !x86 || TARGETS_X86;
+}
+
 bool target_chosen(const target *which, const target_choice *choice)
 {
     if (choice->backend_given && choice->options.backend != RILL_BACKEND_AUTO &&
@@ -52,13 +59,19 @@ static const word *find(const word *words, const char *text)
     return NULL;
 }
 
+/* Marks an option as given. */
+static bool once(bool *given, const char *name, failure *why)
+{
+    if (*given) return failure_set(why, "'%s' is given twice", name);
+    return *given = true;
+}
+
 bool target_parse_backend(target_choice *choice, const char *text, failure *why)
 {
     const word *found = find(backends, text);
     if (!found) return failure_set(why, "backend '%s' is none of auto, cpu, cuda, reference, loop", text);
     choice->options.backend = (rill_backend)found->value;
-    choice->backend_given = true;
-    return true;
+    return once(&choice->backend_given, "--backend", why);
 }
 
 bool target_parse_isa(target_choice *choice, const char *text, failure *why)
@@ -66,19 +79,19 @@ bool target_parse_isa(target_choice *choice, const char *text, failure *why)
     const word *found = find(isas, text);
     if (!found) return failure_set(why, "isa '%s' is none of auto, baseline, avx2, avx512", text);
     choice->options.isa = (rill_isa)found->value;
-    choice->isa_given = true;
-    return true;
+    return once(&choice->isa_given, "--isa", why);
 }
 
+/* Which numbers are right is the library's to say. */
 bool target_parse_threads(target_choice *choice, const char *text, failure *why)
 {
     char *end;
     errno = 0;
     long threads = strtol(text, &end, 10);
-    if (errno || end == text || *end || threads < 1 || threads > 4096)
-        return failure_set(why, "threads '%s' is not a number from 1 to 4096", text);
+    if (errno || end == text || *end || threads < INT32_MIN || threads > INT32_MAX)
+        return failure_set(why, "threads '%s' is not a whole number", text);
     choice->options.threads = (int32_t)threads;
-    return true;
+    return once(&choice->threads_given, "--threads", why);
 }
 
 const char *target_name_of(rill_context *context)

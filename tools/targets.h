@@ -21,8 +21,11 @@ extern const target target_table[TARGETS];
 /* What the command line says about contexts; zero is the default of each. */
 typedef struct target_choice {
     rill_options options;
-    bool backend_given, isa_given;
+    bool backend_given, isa_given, threads_given;
 } target_choice;
+
+/* Whether the target is in this build; the machine may lack it all the same. */
+bool target_built(const target *which);
 
 /* Whether a choice leaves a target in. */
 bool target_chosen(const target *which, const target_choice *choice);
@@ -30,7 +33,7 @@ bool target_chosen(const target *which, const target_choice *choice);
 /* A context of the target with the choice's other options. */
 rill_status target_open(const target *which, const target_choice *choice, rill_context **context);
 
-/* The words of the command line. */
+/* The words of the command line; each may be given once. */
 bool target_parse_backend(target_choice *choice, const char *text, failure *why);
 bool target_parse_isa(target_choice *choice, const char *text, failure *why);
 bool target_parse_threads(target_choice *choice, const char *text, failure *why);
