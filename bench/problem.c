@@ -23,6 +23,29 @@ static bool parse_size(const char *text, int64_t *size)
     return !errno && end != text && !*end && value >= 0 && value <= INT64_C(1) << 40;
 }
 
+static bool parse_number(const char *text, double *number)
+{
+    char *end;
+    *number = strtod(text, &end);
+    return end != text && !*end;
+}
+
+/* Words between commas, each one of a few: bit i of *found for the i-th. */
+static bool parse_set(const char *text, const char *const words[2], int *found)
+{
+    *found = 0;
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        int which = -1;
+        for (int i = 0; i < 2; i++)
+            if (strlen(words[i]) == length && strncmp(text, words[i], length) == 0) which = i;
+        if (which < 0) return false;
+        *found |= 1 << which;
+        text += length + (text[length] == ',');
+    }
+    return *found != 0;
+}
+
 static bool parse_sizes(char *text, bench_problem *problem, failure *why)
 {
     const op *row = problem->operation;
@@ -59,8 +82,8 @@ static bool parse_setting(char *word, char *value, bench_problem *problem, failu
     const op *row = problem->operation;
     const op_option *option = op_option_find(row, word);
     if (option) {
-        problem->option[option - row->options] = strtod(value, NULL);
-        return true;
+        double *number = &problem->option[option - row->options];
+        return parse_number(value, number) ? true : failure_set(why, "%s: '%s' is not a number", word, value);
     }
     const char *axis = own_axis(row, word);
     int64_t size;
@@ -97,16 +120,24 @@ static bool parse_key(char *key, bench_problem *problem, failure *why)
     char *value = strchr(key, '=');
     if (!value) return failure_set(why, "'%s' is not KEY=VALUE", key);
     *value++ = '\0';
+    int found;
     if (strcmp(key, "on") == 0) {
-        problem->on_cpu = strstr(value, "cpu") != NULL;
-        problem->on_cuda = strstr(value, "cuda") != NULL;
+        if (!parse_set(value, (const char *const[2]){"cpu", "cuda"}, &found))
+            return failure_set(why, "on=%s is none of cpu, cuda or both with a comma", value);
+        problem->on_cpu = found & 1;
+        problem->on_cuda = found & 2;
     } else if (strcmp(key, "quick") == 0) {
-        problem->quick = strcmp(value, "1") == 0;
+        if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+            return failure_set(why, "quick=%s is neither 0 nor 1", value);
+        problem->quick = *value == '1';
     } else if (strcmp(key, "compare") == 0) {
-        problem->yardstick = strstr(value, "yardstick") != NULL;
-        problem->threads = strstr(value, "threads") != NULL;
+        if (!parse_set(value, (const char *const[2]){"yardstick", "threads"}, &found))
+            return failure_set(why, "compare=%s is none of yardstick, threads or both with a comma", value);
+        problem->yardstick = found & 1;
+        problem->threads = found & 2;
     } else if (strcmp(key, "mark.h200") == 0) {
-        problem->cuda_mark_ms = strtod(value, NULL);
+        if (!parse_number(value, &problem->cuda_mark_ms))
+            return failure_set(why, "mark.h200=%s is not a number of milliseconds", value);
     } else if (strcmp(key, "mode") == 0) {
         static const char *const modes[] = {"call", "eager", "graph", "decode"};
         for (int i = 0; i < 4; i++) {

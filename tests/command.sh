@@ -151,6 +151,13 @@ if "$rill" help | grep -q '^  bench'; then
     cp "$work/shapes" "$work/shapes.kept"
     bad "a report over the shapes" "holds the shapes" bench --json "$work/shapes" "$work/shapes"
     cmp -s "$work/shapes" "$work/shapes.kept" || miss "bench overwrote its shapes"
+    head -c 100000 /dev/zero >"$work/report"
+    good "a report over an older file" bench --quick --threads 1 --json "$work/report" "$work/shapes"
+    [ "$(head -c 1 "$work/report")$(tail -c 1 "$work/report")" = "{}" ] || miss "the report is not one JSON object"
+    for slip in ":fly" ":delta_min=low" ": on=gpu" ": quick=yes" ": compare=all" ": mode=fast" ": fly=1" "x3"; do
+        bad "problem with '$slip'" . bench --quick "selective_scan:f32:1x8x8x4$slip"
+        [ -s "$work/out" ] && miss "bench measures before it refuses '$slip'"
+    done
 fi
 
 size=$(wc -c <"$data/selective_scan_f32.safetensors")
