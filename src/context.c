@@ -54,15 +54,17 @@ static rill_status check_options(rill_context *context, const rill_options *opti
 static rill_status open_backend(rill_context *context, rill_backend id)
 {
     context->backend = find_backend(id);
-    if (!context->backend)
-        return rl_fail(context, RILL_UNSUPPORTED, "backend: found cuda, expected another (built without CUDA)");
+    if (!context->backend) return rl_fail(context, RILL_UNSUPPORTED, "backend: cuda is not in this build");
     context->options.backend = id;
     return context->backend->open(context);
 }
 
 rill_status rill_context_create(const rill_options *options, rill_context **context)
 {
-    if (!context) return RILL_INVALID_NULL;
+    if (!context) {
+        snprintf(creation_message, sizeof creation_message, "context: NULL, expected where to put the context");
+        return RILL_INVALID_NULL;
+    }
     *context = NULL;
     rill_context *made = calloc(1, sizeof *made);
     if (!made) {
@@ -107,7 +109,9 @@ rill_backend rill_context_backend(const rill_context *context)
 
 rill_status rill_context_info(const rill_context *context, rill_info *info)
 {
-    if (!context || !info) return RILL_INVALID_NULL;
+    if (!context) return RILL_INVALID_NULL;
+    if (!info)
+        return rl_fail((rill_context *)context, RILL_INVALID_NULL, "info: NULL, expected where to put the facts");
     *info = (rill_info){.backend = context->backend->id,
                         .backend_name = context->backend->name,
                         .isa = "",
@@ -145,13 +149,14 @@ rill_status rill_synchronize(rill_context *context)
 
 static rill_status check_copied(rill_context *context, const char *name, const rill_tensor *tensor)
 {
+    char text[RL_NAME_SIZE];
     if (!tensor) return rl_fail(context, RILL_INVALID_NULL, "%s: NULL, expected a tensor", name);
     if (rill_dtype_size(tensor->dtype) == 0)
         return rl_fail(context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected one of rill_dtype", name,
-                       rill_dtype_name(tensor->dtype));
+                       rl_dtype_text(tensor->dtype, text));
     if (tensor->device != RILL_HOST && tensor->device != context->backend->memory)
         return rl_fail(context, RILL_INVALID_DEVICE, "%s: device is %s, expected host (the context is %s)", name,
-                       rl_device_name(tensor->device), context->backend->name);
+                       rl_device_text(tensor->device, text), context->backend->name);
     return rl_check_view(context, name, tensor);
 }
 

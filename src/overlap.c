@@ -77,8 +77,9 @@ static uintptr_t add_axes(equation *eq, const rill_tensor *tensor)
     int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
     uintptr_t lowest = (uintptr_t)tensor->data;
     for (int axis = 0; axis < tensor->rank; axis++) {
-        int64_t step = tensor->stride[axis] * size, last = tensor->shape[axis] - 1;
-        if (last == 0) continue;
+        int64_t last = tensor->shape[axis] - 1;
+        if (last == 0) continue; /* its stride may be anything */
+        int64_t step = tensor->stride[axis] * size;
         if (step < 0) lowest += (uintptr_t)(step * last);
         add_term(eq, step < 0 ? -(wide)step : step, last);
     }
@@ -107,11 +108,11 @@ static range range_of(const rill_tensor *tensor)
 
 bool rl_overlap(const rill_tensor *first, const rill_tensor *second)
 {
+    if (is_empty(first) || is_empty(second)) return false;
     range r1 = range_of(first), r2 = range_of(second);
     if (r1.high <= r2.low || r2.high <= r1.low) return false; /* the common case */
 
     equation eq = {.wanted = 1, .budget = BUDGET}, alone = {0};
-    if (is_empty(first) || is_empty(second)) return false;
     int64_t size1 = (int64_t)rill_dtype_size(first->dtype), size2 = (int64_t)rill_dtype_size(second->dtype);
     uintptr_t low1 = add_axes(&eq, first), low2 = add_axes(&alone, second);
     /* Σ a x + e1 = (low2 - low1) + Σ b y + e2.  With y' = last - y and e2' = size2 - 1 - e2 all terms are positive.
@@ -151,10 +152,9 @@ static bool is_nested(const rill_tensor *tensor)
 
 bool rl_overlaps_itself(const rill_tensor *tensor)
 {
-    if (is_nested(tensor)) return false; /* the common case */
+    if (is_empty(tensor) || is_nested(tensor)) return false; /* the common case */
 
     equation eq = {.wanted = 2, .budget = BUDGET};
-    if (is_empty(tensor)) return false;
     int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
     wide target = 0;
     int long_axes = 0;

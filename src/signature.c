@@ -83,6 +83,7 @@ static rill_status check_dtype(const check *c, const rl_argument *argument)
     rill_dtype wide = lead == RILL_F64 ? RILL_F64 : RILL_F32; /* the accumulation type */
     bool free_width = c->context->backend->wide_outputs && found == RILL_F64;
     rill_dtype first = lead, second = lead;
+    char text[RL_NAME_SIZE];
     switch (argument->kind) {
     case RL_ACTIVATION:
         break;
@@ -102,15 +103,15 @@ static rill_status check_dtype(const check *c, const rl_argument *argument)
     case RL_OFFSETS:
         if (found == RILL_I64) return RILL_OK;
         return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", argument->name,
-                       rill_dtype_name(found));
+                       rl_dtype_text(found, text));
     }
     if (argument == leader && (lead == RILL_F64 || lead == RILL_F32 || is_half(lead))) return RILL_OK;
     if (argument == leader)
         return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected f64, f32, bf16 or f16",
-                       argument->name, rill_dtype_name(found));
+                       argument->name, rl_dtype_text(found, text));
     if (found == first || found == second) return RILL_OK;
     return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s%s%s (%s is %s)", argument->name,
-                   rill_dtype_name(found), rill_dtype_name(first), first == second ? "" : " or ",
+                   rl_dtype_text(found, text), rill_dtype_name(first), first == second ? "" : " or ",
                    first == second ? "" : rill_dtype_name(second), leader->name, rill_dtype_name(lead));
 }
 
@@ -119,13 +120,14 @@ static rill_status check_device(const check *c, const rl_argument *argument)
     const rl_argument *leader = &c->signature->arguments[0];
     rill_device found = tensor_of(c, argument)->device, lead = tensor_of(c, leader)->device;
     const rl_backend *backend = c->context->backend;
+    char text[RL_NAME_SIZE], lead_text[RL_NAME_SIZE];
     if (found != RILL_HOST && found != backend->memory)
         return rl_fail(c->context, RILL_INVALID_DEVICE, "%s: device is %s, expected host%s (the context is %s)",
-                       argument->name, rl_device_name(found), backend->memory == RILL_CUDA ? " or cuda" : "",
+                       argument->name, rl_device_text(found, text), backend->memory == RILL_CUDA ? " or cuda" : "",
                        backend->name);
     if (found != lead)
         return rl_fail(c->context, RILL_INVALID_DEVICE, "%s: device is %s, expected %s (device of %s)",
-                       argument->name, rl_device_name(found), rl_device_name(lead), leader->name);
+                       argument->name, rl_device_text(found, text), rl_device_text(lead, lead_text), leader->name);
     return RILL_OK;
 }
 

@@ -51,7 +51,8 @@ rill_tensor rill_tensor_view(rill_device device, const void *data, rill_dtype dt
     rill_tensor tensor = {.data = (void *)data, .dtype = dtype, .device = device, .rank = rank};
     uint64_t contiguous = 1;
     if (rank < 0 || rank > RILL_MAX_RANK) return tensor;
-    for (int axis = rank - 1; axis >= 0; axis--) {
+    if (rank > 0 && !shape) tensor.rank = -1; /* for the call that gets the view to refuse */
+    for (int axis = tensor.rank - 1; axis >= 0; axis--) {
         tensor.shape[axis] = shape[axis];
         tensor.stride[axis] = stride ? stride[axis] : (int64_t)contiguous;
         contiguous *= (uint64_t)shape[axis];

@@ -14,7 +14,14 @@ const char *rl_shape_text(const rill_tensor *tensor, char *text, int size)
     return text;
 }
 
-const char *rl_device_name(rill_device device)
+const char *rl_dtype_text(rill_dtype dtype, char text[RL_NAME_SIZE])
+{
+    if (dtype == RILL_ABSENT || rill_dtype_size(dtype) > 0) return rill_dtype_name(dtype);
+    snprintf(text, RL_NAME_SIZE, "%d", (int)dtype);
+    return text;
+}
+
+const char *rl_device_text(rill_device device, char text[RL_NAME_SIZE])
 {
     switch (device) {
     case RILL_HOST:
@@ -22,7 +29,8 @@ const char *rl_device_name(rill_device device)
     case RILL_CUDA:
         return "cuda";
     }
-    return "unknown";
+    snprintf(text, RL_NAME_SIZE, "%d", (int)device);
+    return text;
 }
 
 bool rl_view_is_empty(const rill_tensor *tensor)
@@ -32,20 +40,24 @@ bool rl_view_is_empty(const rill_tensor *tensor)
     return false;
 }
 
+/* Sizes of 0 or more, whose product, those of 0 left out, is below 2^63; the largest one is named when it is not. */
 static rill_status check_sizes(rill_context *context, const char *name, const rill_tensor *tensor)
 {
     int64_t count = 1;
+    int largest = 0;
+    bool overflows = false;
     for (int axis = 0; axis < tensor->rank; axis++) {
         int64_t size = tensor->shape[axis];
         if (size < 0)
             return rl_fail(context, RILL_INVALID_SHAPE, "%s: axis %d is %" PRId64 ", expected 0 or more", name, axis,
                            size);
-        if (__builtin_mul_overflow(count, size ? size : 1, &count))
-            return rl_fail(context, RILL_INVALID_SHAPE,
-                           "%s: axis %d is %" PRId64 ", expected sizes whose product is below 2^63", name, axis,
-                           size);
+        if (size > tensor->shape[largest]) largest = axis;
+        overflows |= __builtin_mul_overflow(count, size ? size : 1, &count);
     }
-    return RILL_OK;
+    if (!overflows) return RILL_OK;
+    return rl_fail(context, RILL_INVALID_SHAPE,
+                   "%s: axis %d is %" PRId64 ", expected sizes whose product is below 2^63", name, largest,
+                   tensor->shape[largest]);
 }
 
 /* Every element's bytes must have addresses: the lowest and the highest offset stay within a signed 64-bit count. */

@@ -6,10 +6,14 @@
 
 #include <rill/context.h>
 
+enum { RL_NAME_SIZE = 16 };
+
 /* Writes "[2, 3, 4]". */
 const char *rl_shape_text(const rill_tensor *tensor, char *text, int size);
 
-const char *rl_device_name(rill_device device);
+/* The name, or the number of a value outside the enumeration, for which text is the room. */
+const char *rl_dtype_text(rill_dtype dtype, char text[RL_NAME_SIZE]);
+const char *rl_device_text(rill_device device, char text[RL_NAME_SIZE]);
 
 bool rl_view_is_empty(const rill_tensor *tensor);
 

@@ -37,10 +37,10 @@ typedef enum rill_isa {
     RILL_ISA_AVX512 = 3 /* x86-64 with AVX-512 F, BW, DQ and VL */
 } rill_isa;
 
-/* Zero is the default of each field. */
+/* Zero is the default of each field.  A field that says nothing to the backend is checked for range and ignored. */
 typedef struct rill_options {
     rill_backend backend;
-    int32_t threads;      /* cpu: threads of a call; 0 is OpenMP's own default at creation */
+    int32_t threads;      /* cpu: threads of a call, up to 1024; 0 is OpenMP's own default at creation */
     int32_t device;       /* cuda: the device's ordinal */
     rill_isa isa;         /* cpu: the instruction set to use */
     bool reproducible;    /* results do not depend on the thread count nor on what else is in the batch */

@@ -16,7 +16,7 @@ extern "C" {
  * Formula, for every sequence, channel d of group g = d / (channels / groups), and state n:
  *
  *     δ_t   = delta_t + delta_bias;  with delta_softplus  δ = δ > 20 ? δ : log1p(exp(δ));  then clamped
- *     h_t,n = exp(δ_t A[d,n]) h_{t-1},n + δ_t B_t[g,n] x_t
+ *     h_t,n = exp(δ_t A[d,n]) h_{t-1},n + (δ_t x_t) B_t[g,n]
  *     y_t   = (Σ_n C_t[g,n] h_t,n + D[d] x_t) · z_t σ(z_t)          D and z where given
  *
  * A is first brought into the finite range of the accumulation type, so a step size of 0 leaves the state alone.

@@ -71,7 +71,8 @@ RILL_API rill_tensor rill_tensor_4d_on(rill_device device, const void *data, ril
 
 /*
  * Any view.  rank counts the entries of shape and stride; stride NULL means contiguous row-major.  A rank outside
- * [0, RILL_MAX_RANK] is kept as given, without sizes, for the call that gets the view to refuse.
+ * [0, RILL_MAX_RANK] is kept as given, without sizes, for the call that gets the view to refuse; a shape of NULL
+ * makes the rank -1, to the same end.
  */
 RILL_API rill_tensor rill_tensor_view(rill_device device, const void *data, rill_dtype dtype, int32_t rank,
                                       const int64_t *shape, const int64_t *stride);

@@ -44,10 +44,10 @@ static inline real silu(real value)
     return value * (1 / (1 + exp(-value)));
 }
 
-/* h = exp(δ A) h + δ B x.  Without a state before it (the first step of a sequence that has none) just δ B x. */
+/* h = exp(δ A) h + (δ x) B.  Without a state before it (the first step of a sequence that has none) just (δ x) B. */
 static inline real advance(real h, bool has_state, real delta, real A, real B, real x)
 {
-    real input = delta * B * x;
+    real input = delta * x * B;
     return has_state ? exp(delta * A) * h + input : input;
 }
 

@@ -68,6 +68,7 @@ static void constructors(void **unused)
     assert_int_equal(rill_tensor_view(RILL_HOST, data, f16, 0, NULL, NULL).rank, 0);
     assert_int_equal(rill_tensor_view(RILL_HOST, data, f16, 7, NULL, NULL).rank, 7);
     assert_int_equal(rill_tensor_view(RILL_HOST, data, f16, -1, NULL, NULL).rank, -1);
+    assert_int_equal(rill_tensor_view(RILL_HOST, data, f16, 2, NULL, NULL).rank, -1);
 }
 
 static void memory(void **unused)

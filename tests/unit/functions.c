@@ -155,7 +155,7 @@ static bool run_decays(void)
             delta[lane] = (real)ldexp(1 + rng_unit(&r), (int)rng_below(&r, 20) - 12);
             A[lane] = (real)(x / (double)delta[lane]);
         }
-        vreal found = exp_decay(decay_rate_of(lanes_of(delta)), lanes_of(A), 0);
+        vreal found = exp_decay_of(lanes_of(delta), lanes_of(A));
         for (int lane = 0; lane < LANES; lane++) {
             double error = error_of(found[lane], decay_right(delta[lane], A[lane]), 0);
             if (error <= worst) continue;
@@ -172,20 +172,31 @@ static bool no_decay(void)
     static const double others[] = {0, -0.0, 1, -1, 1e-45, 3e38, -3e38, 1.7e38, 2.4e38};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         real other = (real)others[i];
-        vreal A = exp_decay(decay_rate_of(splat(0)), splat(other), 0);
-        vreal delta = exp_decay(decay_rate_of(splat(other)), splat(0), 0);
-        vreal top = exp_decay(decay_rate_of(splat(0)), splat(-LARGEST), 0);
-        vreal all = exp_decay(decay_rate_of(splat(LARGEST)), splat(0), 0);
+        vreal A = exp_decay_of(splat(0), splat(other));
+        vreal delta = exp_decay_of(splat(other), splat(0));
+        vreal top = exp_decay_of(splat(0), splat(-LARGEST));
+        vreal all = exp_decay_of(splat(LARGEST), splat(0));
         if (A[0] != 1 || delta[0] != 1 || top[0] != 1 || all[0] != 1) {
             printf("exp of decays: not 1 for 0 times %g\n", others[i]);
             return false;
         }
     }
-    vreal step = exp_decay(decay_rate_of(splat((real)NAN)), splat(-1), 0);
-    vreal rate = exp_decay(decay_rate_of(splat(1)), splat((real)NAN), 0);
-    vreal product = exp_decay(decay_rate_of(splat((real)INFINITY)), splat(0), 0);
+    vreal step = exp_decay_of(splat((real)NAN), splat(-1));
+    vreal rate = exp_decay_of(splat(1), splat((real)NAN));
+    vreal product = exp_decay_of(splat((real)INFINITY), splat(0));
     if (isnan(step[0]) && isnan(rate[0]) && isnan(product[0])) return true;
     printf("exp of decays: a NaN is lost\n");
+    return false;
+}
+
+/* Near the largest number a step size has no rate, yet its product with a tiny A is an ordinary argument. */
+static bool large_step(void)
+{
+    const real delta = (real)0.875 * LARGEST, A = -4 / LARGEST;
+    const wider right = WIDE(exp)((wider)delta * (wider)A);
+    vreal found = exp_decay_of(splat(delta), splat(A));
+    if (WIDE(fabs)((wider)found[0] - right) <= 4 * WIDE(ldexp)(right, -DIGITS + 1)) return true;
+    printf("exp of decays: %g for a step size near the largest number, not %g\n", (double)found[0], (double)right);
     return false;
 }
 
@@ -238,6 +249,6 @@ int main(void)
     int failed = 0;
     if (!machine_has_it()) return 77;
     for (size_t i = 0; i < sizeof sweeps / sizeof sweeps[0]; i++) failed += !run_sweep(&sweeps[i]);
-    failed += !run_decays() + !no_decay() + !safe_is_the_same();
+    failed += !run_decays() + !no_decay() + !large_step() + !safe_is_the_same();
     return failed != 0;
 }
