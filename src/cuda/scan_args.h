@@ -14,11 +14,12 @@
 enum {
     RL_SCAN_STEPS = 32,      /* of a tile */
     RL_SCAN_LANES = 4,       /* threads that share a channel */
-    RL_SCAN_OWN = 4,         /* states of a thread */
+    RL_SCAN_FINE_LANES = 16, /* in the fine shape */
+    RL_SCAN_OWN = 4,         /* states of a thread, but 1 in the fine shape */
     RL_SCAN_PANEL = 16,      /* states of a channel in registers at a time */
     RL_SCAN_CHANNELS = 32,   /* of a block, at most */
+    RL_SCAN_FINE_CHANNELS = 8,
     RL_SCAN_PRODUCERS = 128, /* threads that prepare and write tiles */
-    RL_SCAN_THREADS = RL_SCAN_PRODUCERS + RL_SCAN_CHANNELS * RL_SCAN_LANES
 };
 
 /* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
@@ -65,8 +66,9 @@ typedef struct rl_scan_args {
     int64_t blocks;           /* of all groups */
     int64_t chunks;
     int64_t tasks;
-    int32_t block_channels; /* 16 or 32 */
+    int32_t block_channels; /* 32, 16 or, in the fine shape, 8 */
     int32_t panels;         /* of states, at least 1 */
+    bool fine;              /* blocks have the fine shape */
 
     void *carry;       /* [sequences, chunks, channels, states]: the states that a chunk starts from, and the states
                           between tiles where they do not all fit in registers; NULL where neither is needed */

@@ -11,11 +11,14 @@
 extern "C" {
 #endif
 
-/* The main kernel, or the one that summarises a chunk.  `projected`: delta, B and C are float32 beside 16-bit x. */
-const void *rl_scan_kernel_f64(bool summary);
-const void *rl_scan_kernel_f32(bool summary);
-const void *rl_scan_kernel_bf16(bool summary, bool projected);
-const void *rl_scan_kernel_f16(bool summary, bool projected);
+/* The main kernel in its two shapes, and the one that summarises a chunk; float64 has no fine shape. */
+typedef enum rl_scan_walk { RL_SCAN_USUAL, RL_SCAN_FINE, RL_SCAN_SUMMARY } rl_scan_walk;
+
+/* `projected`: delta, B and C are float32 beside 16-bit x. */
+const void *rl_scan_kernel_f64(rl_scan_walk walk);
+const void *rl_scan_kernel_f32(rl_scan_walk walk);
+const void *rl_scan_kernel_bf16(rl_scan_walk walk, bool projected);
+const void *rl_scan_kernel_f16(rl_scan_walk walk, bool projected);
 
 /* Their dynamic shared memory, by accumulation type. */
 size_t rl_scan_shared_bytes(bool f64);

@@ -25,7 +25,7 @@ static inline int64_t rl_scan_ceil(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Channels of a block: wide blocks read B and C less often, narrow ones fill the device with few sequences. */
+/* Channels of a block: wide ones read B and C less often, narrow ones leave fewer multiprocessors idle. */
 static inline int32_t rl_scan_block_channels(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
 {
     int64_t wide = sequences * groups * rl_scan_ceil(group_channels, RL_SCAN_CHANNELS);
@@ -41,6 +41,17 @@ static inline int64_t rl_scan_chunks(int64_t sequences, int64_t blocks, int64_t 
     int64_t chunks = wanted < longest ? wanted : longest;
     if (chunks > RL_SCAN_SPLIT_MOST) chunks = RL_SCAN_SPLIT_MOST;
     return chunks < RL_SCAN_SPLIT_FACTOR ? 1 : chunks;
+}
+
+/*
+ * Whether blocks take the fine shape, which gives a channel more threads: while all of its blocks are at work at
+ * once, two on a multiprocessor.  Never where bits must not depend on the number of sequences.
+ */
+static inline bool rl_scan_is_fine(int64_t sequences, int64_t groups, int64_t group_channels, int sms,
+                                   bool reproducible)
+{
+    int64_t tasks = sequences * groups * rl_scan_ceil(group_channels, RL_SCAN_FINE_CHANNELS);
+    return !reproducible && tasks <= 2 * (int64_t)sms;
 }
 
 /* Rows of the decode step's grid: each takes every rows-th sequence. */

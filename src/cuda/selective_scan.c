@@ -122,13 +122,22 @@ static bool all_states_wide(const rl_scan_args *args)
            is_wide_state(args, &args->h_init) && is_wide_state(args, &args->h_final);
 }
 
+static void cut_channels(rl_scan_args *args, int64_t groups, int32_t block_channels)
+{
+    args->block_channels = block_channels;
+    args->blocks_per_group = rl_scan_ceil(args->group_channels, block_channels);
+    args->blocks = args->blocks_per_group * groups;
+}
+
 static void cut(rill_context *context, rl_scan_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
-    args->block_channels = rl_scan_block_channels(args->sequences, groups, args->group_channels, sms);
-    args->blocks_per_group = rl_scan_ceil(args->group_channels, args->block_channels);
-    args->blocks = args->blocks_per_group * groups;
-    args->chunks = rl_scan_chunks(args->sequences, args->blocks, args->length, sms, context->options.reproducible);
+    bool reproducible = context->options.reproducible;
+    cut_channels(args, groups, rl_scan_block_channels(args->sequences, groups, args->group_channels, sms));
+    args->chunks = rl_scan_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
+    args->fine = args->chunks == 1 && args->x.dtype != RILL_F64 &&
+                 rl_scan_is_fine(args->sequences, groups, args->group_channels, sms, reproducible);
+    if (args->fine) cut_channels(args, groups, RL_SCAN_FINE_CHANNELS);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_scan_ceil(args->states, RL_SCAN_PANEL);
 }
@@ -148,18 +157,18 @@ static rill_status take_scratch(rill_context *context, rl_scan_args *args, size_
     return status;
 }
 
-static const void *pick_kernel(const rl_scan_args *args, bool summary)
+static const void *pick_kernel(const rl_scan_args *args, rl_scan_walk walk)
 {
     bool projected = args->delta.dtype != args->x.dtype;
     switch (args->x.dtype) {
     case RILL_F64:
-        return rl_scan_kernel_f64(summary);
+        return rl_scan_kernel_f64(walk);
     case RILL_F32:
-        return rl_scan_kernel_f32(summary);
+        return rl_scan_kernel_f32(walk);
     case RILL_BF16:
-        return rl_scan_kernel_bf16(summary, projected);
+        return rl_scan_kernel_bf16(walk, projected);
     default:
-        return rl_scan_kernel_f16(summary, projected);
+        return rl_scan_kernel_f16(walk, projected);
     }
 }
 
@@ -168,18 +177,21 @@ cudaError_t rl_cuda_prepare_selective_scan(void)
 {
     int bytes = (int)rl_scan_shared_bytes(true);
     cudaError_t error = cudaSuccess;
-    for (int summary = 0; summary < 2 && error == cudaSuccess; summary++)
-        error = cudaFuncSetAttribute(rl_scan_kernel_f64(summary), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const rl_scan_walk walks[] = {RL_SCAN_USUAL, RL_SCAN_SUMMARY};
+    for (int k = 0; k < 2 && error == cudaSuccess; k++)
+        error =
+            cudaFuncSetAttribute(rl_scan_kernel_f64(walks[k]), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     return error;
 }
 
-static rill_status launch_walk(rill_context *context, rl_scan_args *args, bool summary)
+static rill_status launch_walk(rill_context *context, rl_scan_args *args, rl_scan_walk walk)
 {
     size_t shared = rl_scan_shared_bytes(args->x.dtype == RILL_F64);
     int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
-    int threads = RL_SCAN_PRODUCERS + args->block_channels * RL_SCAN_LANES;
+    int lanes = walk == RL_SCAN_FINE ? RL_SCAN_FINE_LANES : RL_SCAN_LANES;
+    int threads = RL_SCAN_PRODUCERS + args->block_channels * lanes;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, pick_kernel(args, summary), blocks, 1, threads, shared, arguments,
+    return rl_cuda_launch(context, pick_kernel(args, walk), blocks, 1, threads, shared, arguments,
                           "selective_scan: launch");
 }
 
@@ -224,10 +236,10 @@ static rill_status launch_walks(rill_context *context, rl_scan_args *args, int64
     cut(context, args, groups);
     rill_status status = take_scratch(context, args, args->x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
     if (status == RILL_OK && args->chunks > 1) {
-        status = launch_walk(context, args, true);
+        status = launch_walk(context, args, RL_SCAN_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    return status == RILL_OK ? launch_walk(context, args, false) : status;
+    return status == RILL_OK ? launch_walk(context, args, args->fine ? RL_SCAN_FINE : RL_SCAN_USUAL) : status;
 }
 
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)

@@ -7,10 +7,13 @@
  *   32 steps | δ, δx pairs |  32 x (16 B, 16 C)      walks down the tile's 32 steps; the 4 lanes of
  *            +-------------+                         a channel add up y by shuffles, 4 steps at once
  *
+ * That is the usual shape.  The fine one has 16 lanes a channel with one state each, which add up 16 steps at once,
+ * and 8 channels: less work a step for each thread, for problems that leave most of the device idle.
+ *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
  * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x into the tile of
- * y, and write the finished y of the tile before, gated.  The other warps, one for 8 channels, run the recurrence.
- * One barrier a stage separates the two; a stage is one panel of one tile.
+ * y, and write the finished y of the tile before, gated.  The other warps run the recurrence.  One barrier a stage
+ * separates the two; a stage is one panel of one tile.
  *
  * Buffers: δ and B/C are two deep (written one stage ahead of their use); y and the flags are three deep, since
  * tile k+1 is begun while k is summed up and k-1 is written out.
@@ -22,17 +25,27 @@
 
 #include "elements.cuh"
 #include "s6.cuh"
+#include "scan_kernels.h"
 
 namespace selective_scan
 {
 
-constexpr int STEPS = RL_SCAN_STEPS, LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
-constexpr int CHANNELS = RL_SCAN_CHANNELS, PRODUCERS = RL_SCAN_PRODUCERS;
-constexpr int REDUCED = 4;                              /* steps whose y the lanes of a channel add up together */
-constexpr int ANCHORED = 16;                            /* steps of the fast order between accurate states */
-constexpr int QUADS = STEPS * CHANNELS / 4 / PRODUCERS; /* of each of x, delta, z, y a producer handles */
-constexpr int Y_ROW = CHANNELS + 8;                     /* so that 4 rows x 8 channels fall into 32 banks */
-constexpr int WARP_CHANNELS = 32 / LANES;
+constexpr int STEPS = RL_SCAN_STEPS, PANEL = RL_SCAN_PANEL, PRODUCERS = RL_SCAN_PRODUCERS;
+constexpr int CHANNELS = RL_SCAN_CHANNELS;
+constexpr int ANCHORED = 16;        /* steps of the fast order between accurate states */
+constexpr int LEAST_FAST = 8;       /* steps: fewer gain nothing from the fast order */
+constexpr int Y_ROW = CHANNELS + 8; /* so that 4 rows x 8 channels fall into 32 banks */
+
+/* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */
+template <int lanes, int channels> struct Shape {
+    static constexpr int LANES = lanes, OWN = PANEL / lanes; /* states of a thread in a panel */
+    static constexpr int WARP_CHANNELS = 32 / lanes;
+    static constexpr int QUADS =
+        (STEPS * channels / 4 + PRODUCERS - 1) / PRODUCERS; /* of x, delta, z, y a producer handles */
+    static constexpr int THREADS = PRODUCERS + channels * lanes;
+};
+using Usual = Shape<RL_SCAN_LANES, RL_SCAN_CHANNELS>;
+using Fine = Shape<RL_SCAN_FINE_LANES, RL_SCAN_FINE_CHANNELS>;
 
 /* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
 enum Flag { WILD = 1, REPEATS = 2 };
@@ -45,6 +58,10 @@ template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
 
 template <typename Acc> struct alignas(16) Pairs { /* of neighbouring channels: what a producer stores at a time */
     Pair<Acc> pair[16 / sizeof(Pair<Acc>)];
+};
+
+template <typename Acc, int count> struct alignas(count < 16 / sizeof(Acc) ? count * sizeof(Acc) : 16) States {
+    Acc state[count];
 };
 
 template <typename Acc> struct Tiles {
@@ -106,8 +123,8 @@ struct Stage {
 #include "selective_scan_consumer.cuh"
 #include "selective_scan_producer.cuh"
 
-template <typename T, typename U, typename Acc, Pass pass>
-__global__ void __launch_bounds__(RL_SCAN_THREADS, sizeof(Acc) == 4 ? 2 : 1)
+template <typename T, typename U, typename Acc, typename Shape, Pass pass>
+__global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
     scan_kernel(const __grid_constant__ rl_scan_args args)
 {
     extern __shared__ __align__(16) unsigned char memory[];
@@ -115,10 +132,22 @@ __global__ void __launch_bounds__(RL_SCAN_THREADS, sizeof(Acc) == 4 ? 2 : 1)
     for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
         Task task = locate_task<pass>(args, index);
         if (threadIdx.x < PRODUCERS)
-            Producer<T, U, Acc, pass>(args, task, tiles).run();
+            Producer<T, U, Acc, Shape, pass>(args, task, tiles).run();
         else
-            Consumer<T, Acc, pass>(args, task, tiles).run();
+            Consumer<T, Acc, Shape, pass>(args, task, tiles).run();
         block_barrier(blockDim.x); /* the next task's consumers may clear the flags */
+    }
+}
+
+template <typename T, typename U> const void *pick_kernel(rl_scan_walk walk)
+{
+    switch (walk) {
+    case RL_SCAN_SUMMARY:
+        return (const void *)scan_kernel<T, U, float, Usual, SUMMARY>;
+    case RL_SCAN_FINE:
+        return (const void *)scan_kernel<T, U, float, Fine, FULL>;
+    default:
+        return (const void *)scan_kernel<T, U, float, Usual, FULL>;
     }
 }
 

@@ -5,22 +5,14 @@
 
 using namespace selective_scan;
 
-template <typename T> static const void *pick(bool summary, bool projected)
+const void *rl_scan_kernel_bf16(rl_scan_walk walk, bool projected)
 {
-    if (projected)
-        return summary ? (const void *)scan_kernel<T, float, float, SUMMARY>
-                       : (const void *)scan_kernel<T, float, float, FULL>;
-    return summary ? (const void *)scan_kernel<T, T, float, SUMMARY> : (const void *)scan_kernel<T, T, float, FULL>;
+    return projected ? pick_kernel<bf16, float>(walk) : pick_kernel<bf16, bf16>(walk);
 }
 
-const void *rl_scan_kernel_bf16(bool summary, bool projected)
+const void *rl_scan_kernel_f16(rl_scan_walk walk, bool projected)
 {
-    return pick<bf16>(summary, projected);
-}
-
-const void *rl_scan_kernel_f16(bool summary, bool projected)
-{
-    return pick<f16>(summary, projected);
+    return projected ? pick_kernel<f16, float>(walk) : pick_kernel<f16, f16>(walk);
 }
 
 template <typename T> static const void *pick_step(bool projected)

@@ -1,15 +1,19 @@
 /* The consumers of selective_scan.cuh, which includes this in its namespace: the recurrence itself. */
 
 /*
- * Lane bits of a warp, low to high: channel 0, state lane 0 and 1, channel 1 and 2.  So neighbouring threads read the
- * same B and C, and threads two apart the same δ: shared memory serves such pairs in one access.
+ * Lane bits of a warp, low to high: channel 0, the state lane's, the channel's others.  So neighbouring threads read
+ * the same B and C, and threads two apart the same δ: shared memory serves such pairs in one access.
  */
-template <typename T, typename Acc, Pass pass> struct Consumer {
+template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
+    static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
+    static constexpr int REDUCED = LANES; /* steps whose y the lanes of a channel add up together */
+    using Own = States<Acc, OWN>;
+
     const rl_scan_args &args;
     const Task &task;
     Tiles<Acc> &tiles;
     int column;  /* channel of the block */
-    int lane;    /* 0..3: states 4 lane .. 4 lane + 3 of a panel */
+    int lane;    /* of the channel: states OWN lane .. OWN (lane + 1) - 1 of a panel */
     bool exists; /* the channel does */
     int64_t channel;
     int own;               /* states of the panel that exist */
@@ -24,8 +28,8 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
     {
         int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
-        column = (thread >> 5) * WARP_CHANNELS + (in_warp & 1) + ((in_warp >> 3) << 1);
-        lane = (in_warp >> 1) & 3;
+        column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
+        lane = in_warp / 2 % LANES;
         exists = column < task.channels;
         channel = task.channel + column;
     }
@@ -66,10 +70,15 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         return base + carry_index(args, task.piece, channel) * args.states + state_of(panel, 0);
     }
 
-    /* Where the thread's first state of a panel lies in the caller's states. */
+    /*
+     * Where the thread's first state of a panel lies in the caller's states.  The asm hides the operands, which keeps
+     * compilers from working this out ahead of the walk and holding it in registers all along.
+     */
     __device__ int64_t place_of(const rl_scan_state &states, int panel) const
     {
-        return task.piece.sequence * states.sequence + channel * states.channel + state_of(panel, 0) * states.state;
+        int64_t sequence = task.piece.sequence, its_channel = channel;
+        asm volatile("" : "+l"(sequence), "+l"(its_channel));
+        return sequence * states.sequence + its_channel * states.channel + state_of(panel, 0) * states.state;
     }
 
     __device__ void load_states(int panel, bool first_tile)
@@ -120,21 +129,20 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         }
     }
 
-    /* Adds the four lanes' sums of y for four steps; lane k ends with step k's.  3 shuffles instead of 8. */
-    __device__ Acc add_up(const Acc (&sum)[REDUCED]) const
+    /*
+     * Adds the lanes' sums of y for REDUCED steps; lane k ends with step k's.  In each round a lane keeps half of its
+     * steps and gives the other half away: 3 shuffles for 4 lanes instead of 8.
+     */
+    template <int half = REDUCED / 2> __device__ Acc add_up(Acc (&sum)[REDUCED]) const
     {
-        const bool upper = lane & 1, odd = lane & 2;
-        Acc keep0 = upper ? sum[2] : sum[0], give0 = upper ? sum[0] : sum[2];
-        Acc keep1 = upper ? sum[3] : sum[1], give1 = upper ? sum[1] : sum[3];
-        keep0 += __shfl_xor_sync(~0u, give0, 2);
-        keep1 += __shfl_xor_sync(~0u, give1, 2);
-        Acc keep = odd ? keep1 : keep0, give = odd ? keep0 : keep1;
-        return keep + __shfl_xor_sync(~0u, give, 4);
-    }
-
-    __device__ int step_of_lane() const
-    {
-        return (lane & 1) * 2 + (lane >> 1);
+        const bool upper = lane & half;
+#pragma unroll
+        for (int k = 0; k < half; k++) {
+            const Acc keep = upper ? sum[k + half] : sum[k], give = upper ? sum[k] : sum[k + half];
+            sum[k] = keep + __shfl_xor_sync(~0u, give, 2 * half);
+        }
+        if constexpr (half > 1) return add_up<half / 2>(sum);
+        return sum[0];
     }
 
     /* What the fast order holds beside the states, from one anchor to the next. */
@@ -184,7 +192,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
      */
     __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
     {
-        Acc *y = &tiles.y[stage.third][first + step_of_lane()][column], total[ANCHORED / REDUCED];
+        Acc *y = &tiles.y[stage.third][first + lane][column], total[ANCHORED / REDUCED];
 #pragma unroll
         for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
             Acc sum[REDUCED] = {};
@@ -194,14 +202,14 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 const int step = first + part + s;
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][step][column];
                 const Acc *row = tiles.bc[stage.parity][step] + lane * OWN;
-                const Quad<Acc> b = *(const Quad<Acc> *)row;
-                Quad<Acc> c = {};
-                if (pass == FULL) c = *(const Quad<Acc> *)(row + PANEL);
+                const Own b = *(const Own *)row;
+                Own c = {};
+                if (pass == FULL) c = *(const Own *)(row + PANEL);
                 walk.deltas += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
-                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.lane[k], part + s == 0);
-                    if (pass == FULL) sum[s] = fma(c.lane[k], h[k], sum[s]);
+                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], part + s == 0);
+                    if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
                 }
             }
             if (pass == FULL) total[part / REDUCED] += add_up(sum);
@@ -245,7 +253,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
-            if (pass == FULL) tiles.y[stage.third][part + step_of_lane()][column] += add_up(sum);
+            if (pass == FULL) tiles.y[stage.third][part + lane][column] += add_up(sum);
         }
     }
 
@@ -298,7 +306,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
                 }
                 fresh = false;
             }
-            if (pass == FULL) tiles.y[stage.third][first + step_of_lane()][column] += add_up(sum);
+            if (pass == FULL) tiles.y[stage.third][first + lane][column] += add_up(sum);
         }
         look_at_states();
     }
@@ -313,7 +321,7 @@ template <typename T, typename Acc, Pass pass> struct Consumer {
         const int flags = tiles.flags[stage.third][column];
         if (pass == SUMMARY && (flags & WILD)) wild = true;
         if constexpr (sizeof(Acc) == 4) {
-            if (steps >= 2 * REDUCED) { /* fewer gain nothing from the fast order */
+            if (steps >= LEAST_FAST) {
                 run_fast(stage, steps, flags, fresh);
                 return;
             }

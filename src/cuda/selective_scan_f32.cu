@@ -5,10 +5,9 @@
 
 using namespace selective_scan;
 
-const void *rl_scan_kernel_f32(bool summary)
+const void *rl_scan_kernel_f32(rl_scan_walk walk)
 {
-    return summary ? (const void *)scan_kernel<float, float, float, SUMMARY>
-                   : (const void *)scan_kernel<float, float, float, FULL>;
+    return pick_kernel<float, float>(walk);
 }
 
 const void *rl_scan_step_f32(void)

@@ -5,10 +5,10 @@
 
 using namespace selective_scan;
 
-const void *rl_scan_kernel_f64(bool summary)
+const void *rl_scan_kernel_f64(rl_scan_walk walk)
 {
-    return summary ? (const void *)scan_kernel<double, double, double, SUMMARY>
-                   : (const void *)scan_kernel<double, double, double, FULL>;
+    return walk == RL_SCAN_SUMMARY ? (const void *)scan_kernel<double, double, double, Usual, SUMMARY>
+                                   : (const void *)scan_kernel<double, double, double, Usual, FULL>;
 }
 
 size_t rl_scan_shared_bytes(bool f64)

@@ -1,6 +1,8 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
-template <typename T, typename U, typename Acc, Pass pass> struct Producer {
+template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
+    static constexpr int QUADS = Shape::QUADS;
+
     const rl_scan_args &args;
     const Task &task;
     Tiles<Acc> &tiles;
@@ -31,7 +33,7 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         column = threadIdx.x % across * 4;
         row = threadIdx.x / across;
         rows = PRODUCERS / across;
-        quads = STEPS / rows;
+        quads = (STEPS - row + rows - 1) / rows; /* none where there are more producers than quads */
         count = task.channels - column;
         whole = args.wide && count >= 4;
         skips = args.D.data != nullptr;
@@ -189,6 +191,7 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
 
     __device__ void put_steps(const Stage &stage)
     {
+        if (quads == 0) return;
         Acc step[4 * QUADS]; /* all together, so that their long chains overlap */
 #pragma unroll
         for (int k = 0; k < 4 * QUADS; k++) step[k] = (Acc)widen(raw_delta[k / 4].get(k % 4)) + bias[k % 4];
@@ -236,30 +239,41 @@ template <typename T, typename U, typename Acc, Pass pass> struct Producer {
         y += STEPS * args.y.step;
     }
 
+    /*
+     * Round k fetches stage k, prepares stage k - 1 and finishes what the consumers, then at stage k - 2, had of the
+     * stage before.  Its first two rounds and the last are parts of the same loop, since a problem of a few stages
+     * waits mostly for instructions that it has not yet met.
+     */
     __device__ void run()
     {
         const int panels = args.panels, threads = blockDim.x;
         Stage now, next, after;
-        next.advance(panels);
-        after = next;
-        after.advance(panels);
-        if (task.tiles > 0) fetch(now);
-        block_barrier(threads); /* flags are clear, and the task before has left the tiles */
-        if (task.tiles > 0) prepare(now);
-        if (next.tile < task.tiles) fetch(next);
-        block_barrier(threads); /* stage 0 is prepared */
-        int64_t done = -1;      /* the tile to write: its y is complete since the last barrier */
+        int round = 0;     /* up to 2 */
+        int64_t done = -1; /* the tile to write: its y is complete since the last barrier */
         int done_third = 0;
-        for (; now.tile < task.tiles; now.advance(panels), next.advance(panels), after.advance(panels)) {
-            if (next.tile < task.tiles) prepare(next);
-            if (after.tile < task.tiles) fetch(after);
+#pragma unroll 1
+        while (true) {
+            if (round > 0 && next.tile < task.tiles) {
+                prepare(next);
+                next.advance(panels);
+            }
+            if (after.tile < task.tiles) {
+                fetch(after);
+                after.advance(panels);
+            }
             if (pass == FULL && done >= 0) finish(done, done_third);
-            done = now.panel + 1 == panels ? now.tile : -1;
-            done_third = now.third;
-            if (pass == FULL && done >= 0 && args.z.data) fetch_gate(done);
-            block_barrier(
-                threads); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
+            if (round < 2) {
+                round++;
+            } else {
+                if (now.tile == task.tiles) return;
+                done = now.panel + 1 == panels ? now.tile : -1;
+                done_third = now.third;
+                if (pass == FULL && done >= 0 && args.z.data) fetch_gate(done);
+                now.advance(panels);
+            }
+            /* First: the flags are clear, and the task before has left the tiles.  Then: a stage is prepared.  From
+             * then on also: the tiles of the one before are used up, and its y is complete. */
+            block_barrier(threads);
         }
-        if (pass == FULL && task.tiles > 0) finish(task.tiles - 1, done_third);
     }
 };
