@@ -11,6 +11,7 @@
 
 #include "calls.h"
 #include "strided.h"
+#include "words.h"
 
 static const rill_dtype types[] = {RILL_F32, RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
 
@@ -168,18 +169,12 @@ static int check_venue(const venue *t, uint64_t seed)
 
 int main(int count, char **words)
 {
-    uint64_t seed = 11;
-    const char *only = NULL;
+    law_words given = law_words_read(count, words, 11);
     int failed = 0, tested = 0;
-    for (int i = 1; i + 1 < count; i += 2) {
-        if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], NULL, 10);
-        if (strcmp(words[i], "--only") == 0) only = words[i + 1];
-    }
-    printf("seed %llu\n", (unsigned long long)seed);
     for (const venue *t = venue_table; t->name; t++) {
-        rill_context *probe = venue_selected(t, only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
+        rill_context *probe = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
         rill_context_destroy(probe);
-        if (probe) failed += check_venue(t, seed);
+        if (probe) failed += check_venue(t, given.seed);
         tested += probe != NULL;
     }
     return tested == 0 ? 77 : failed != 0;

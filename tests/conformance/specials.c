@@ -11,6 +11,7 @@
 
 #include "calls.h"
 #include "strided.h"
+#include "words.h"
 
 static int axis_of(const op_tensor *t, const char *axis)
 {
@@ -135,19 +136,13 @@ static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
 
 int main(int count, char **words)
 {
-    uint64_t seed = 3;
-    const char *only = NULL;
+    law_words given = law_words_read(count, words, 3);
     int failed = 0, tested = 0;
-    for (int i = 1; i + 1 < count; i += 2) {
-        if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], NULL, 10);
-        if (strcmp(words[i], "--only") == 0) only = words[i + 1];
-    }
-    printf("seed %llu\n", (unsigned long long)seed);
     for (const venue *t = venue_table; t->name; t++) {
-        rill_context *context = venue_selected(t, only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
+        rill_context *context = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
         if (!context) continue;
         int before = failed;
-        for (uint64_t number = 0; number < 24; number++) failed += !check_number(context, seed, number);
+        for (uint64_t number = 0; number < 24; number++) failed += !check_number(context, given.seed, number);
         printf("%s: %d failed\n", t->name, failed - before);
         rill_context_destroy(context);
         tested++;

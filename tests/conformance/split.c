@@ -12,6 +12,7 @@
 #include "calls.h"
 #include "measure.h"
 #include "strided.h"
+#include "words.h"
 
 enum { CASES = 60 };
 
@@ -120,22 +121,18 @@ static bool check_number(const judges *j, const venue *t, uint64_t seed, uint64_
 
 int main(int count, char **words)
 {
-    uint64_t seed = 7;
-    const char *only = NULL;
+    law_words given = law_words_read(count, words, 7);
     int failed = 0, tested = 0;
-    for (int i = 1; i + 1 < count; i += 2) {
-        if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], NULL, 10);
-        if (strcmp(words[i], "--only") == 0) only = words[i + 1];
-    }
-    printf("seed %llu\n", (unsigned long long)seed);
     judges j = judges_open();
-    bool reference = venue_selected(&(venue){.name = "reference"}, only);
+    bool reference = venue_selected(&(venue){.name = "reference"}, given.only);
     tested += reference;
-    for (uint64_t number = 0; number < CASES && reference; number++) failed += !check_number(&j, NULL, seed, number);
+    for (uint64_t number = 0; number < CASES && reference; number++)
+        failed += !check_number(&j, NULL, given.seed, number);
     for (const venue *t = venue_table; t->name; t++) {
-        rill_context *probe = venue_selected(t, only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
+        rill_context *probe = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
         rill_context_destroy(probe);
-        for (uint64_t number = 0; number < CASES && probe; number++) failed += !check_number(&j, t, seed, number);
+        for (uint64_t number = 0; number < CASES && probe; number++)
+            failed += !check_number(&j, t, given.seed, number);
         tested += probe != NULL;
     }
     judges_close(&j);
