@@ -216,8 +216,16 @@ RL_INLINE vint magnitude_bits(vreal value)
 
 RL_INLINE vint greater_bits(vint a, vint b)
 {
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    return (vint)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX512F__)
+    return (vint)_mm512_max_epi64((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__) && RL_REAL_BITS == 32
+    return (vint)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
     vint mask = a > b;
     return (a & mask) | (b & ~mask);
+#endif
 }
 
 #endif
