@@ -18,48 +18,63 @@ void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, b
 }
 
 /*
- * softplus in passes: in one loop its long chain of dependent steps would leave the machine waiting, in short loops
- * many rows overlap.  `safe` as for softplus_.
+ * A step size goes through passes: in one loop its long chain of dependent operations would leave the machine
+ * waiting, in short loops many rows overlap.  The first takes exp(-|value|) as if that were safe (functions.h), and
+ * is mended where it was not.
  */
-RL_INLINE void soften(vreal *soft, const vreal *value, int64_t rows, bool safe)
+RL_INLINE vint soften(vreal *soft, const vreal *raw, vreal bias, int64_t rows)
 {
-    for (int64_t t = 0; t < rows; t++) soft[t] = exp_of_minus(value[t], safe);
-    for (int64_t t = 0; t < rows; t++) soft[t] = softplus_from(value[t], soft[t]);
+    vint largest = {0};
+    for (int64_t t = 0; t < rows; t++) {
+        vreal value = raw[t] + bias;
+        largest = greater_bits(largest, magnitude_bits(value));
+        soft[t] = exp_of_minus(value, true);
+    }
+    if (!all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
+        for (int64_t t = 0; t < rows; t++) soft[t] = exp_of_minus(raw[t] + bias, false);
+    for (int64_t t = 0; t < rows; t++) soft[t] = softplus_from(raw[t] + bias, soft[t]);
+    return largest;
+}
+
+RL_INLINE vint largest_of(const vreal *raw, vreal bias, int64_t rows)
+{
+    vint largest = {0};
+    for (int64_t t = 0; t < rows; t++) largest = greater_bits(largest, magnitude_bits(raw[t] + bias));
+    return largest;
 }
 
 void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta_memory, const void *x_memory, int64_t rows,
                               const rl_step_rule *rule)
 {
     const vreal *raw = delta_memory, *x = x_memory;
-    const vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0); /* -0 changes nothing */
     const vreal low = splat((real)rule->low), high = splat((real)rule->high);
-    vreal *rate = steps->rate, *rest = steps->rate_rest, *input = steps->input, *delta = rate;
-    vint largest = {0};
-    for (int64_t t = 0; t < rows; t++) {
-        rate[t] = raw[t] + bias;
-        largest = greater_bits(largest, magnitude_bits(rate[t]));
-    }
-    if (rule->softplus) {
-        delta = input;
-        if (all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
-            soften(delta, rate, rows, true);
-        else
-            soften(delta, rate, rows, false);
+    vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0); /* -0 changes nothing */
+    vreal *rate = steps->rate, *rest = steps->rate_rest, *input = steps->input;
+    vint largest = rule->softplus ? soften(input, raw, bias, rows) : largest_of(raw, bias, rows);
+    const vreal *delta = rule->softplus ? input : raw;
+    if (rule->softplus) bias = splat((real)-0.0); /* it is in already */
+
+    /* A step size is at most a little larger than its raw value, or a limit of the clamp. */
+    bool large = !all_at_most((vreal)largest, splat(DELTA_LARGE / 2)) || rule->low > (double)DELTA_LARGE ||
+                 rule->high < -(double)DELTA_LARGE;
+    if (large) { /* rl_recur takes such a tile's δ itself */
+        for (int64_t t = 0; t < rows; t++) {
+            rate[t] = at_most(at_least(delta[t] + bias, low), high);
+            input[t] = rate[t] * x[t];
+        }
+        *(vreal *)steps->bound = splat(INFINITY);
+        return;
     }
     largest = (vint){0};
     for (int64_t t = 0; t < rows; t++) {
-        vreal size = at_most(at_least(delta[t], low), high);
+        vreal size = at_most(at_least(delta[t] + bias, low), high);
+        decay_rate of = decay_rate_of(size);
         input[t] = size * x[t];
-        rate[t] = size;
+        rate[t] = of.upper;
+        rest[t] = of.rest;
         largest = greater_bits(largest, magnitude_bits(size));
     }
     *(vreal *)steps->bound = (vreal)largest;
-    if (!all_at_most((vreal)largest, splat(DELTA_LARGE))) return; /* rl_recur takes such a tile's δ itself */
-    for (int64_t t = 0; t < rows; t++) {
-        decay_rate of = decay_rate_of(rate[t]);
-        rate[t] = of.upper;
-        rest[t] = of.rest;
-    }
 }
 
 void RL_NAME(rl_add)(void *to_memory, const void *from_memory, int64_t rows)
