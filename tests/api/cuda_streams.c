@@ -213,8 +213,7 @@ static void mixed_places(void **unused)
     args = d.args;
     args.y.device = (rill_device)9;
     assert_int_equal(rill_selective_layer(context, &args), RILL_INVALID_DEVICE);
-    assert_string_equal(rill_last_error(context),
-                        "y: device is 9, expected host or cuda (the context is cuda)");
+    assert_string_equal(rill_last_error(context), "y: device is 9, expected host or cuda (the context is cuda)");
     run(&d);
     device_free(&d);
 }
