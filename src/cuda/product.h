@@ -10,8 +10,7 @@ extern "C" {
 
 /*
  * out[batch * length, columns] = x[batch, length, inner] w[columns, inner]ᵀ with any strides and type of x; w is
- * dense and, like out, float64 with float64 x, else float32.  Products are summed in order of `inner` by fused
- * multiply-adds.
+ * dense and, like out, float64 with float64 x, else float32.  Products are summed in one fixed order, in two levels.
  */
 rill_status rl_cuda_product(rill_context *context, const rill_tensor *x, const void *w, int64_t columns, void *out,
                             int64_t out_row);
