@@ -3,7 +3,7 @@
  * a round
  *   1. panels of rows are projected to delta (or the low rank), B and C        (panels in parallel),
  *   2. with a low rank, that is projected to delta                             (panels in parallel),
- *   3. the pieces of sequences that the rows belong to are scanned             (scan.c),
+ *   3. the pieces of sequences that the rows belong to are scanned             (s6.c),
  * and the state of a sequence that goes on into the next round waits in its slot.  So memory is bounded by slots and
  * rows of a round, and delta, B and C are still in cache when they are scanned.
  */
@@ -13,7 +13,7 @@
 
 #include "gemm.h"
 #include "projections.h"
-#include "scan.h"
+#include "s6.h"
 
 enum { ROUND_BYTES = 512 << 10 }; /* of projected rows a thread and round: half of a usual second-level cache */
 
@@ -36,7 +36,7 @@ typedef struct slot {
 typedef struct layer {
     const rl_selective_layer_problem *problem;
     rl_projections projections;
-    rl_scan scan;
+    rl_s6 scan;
     bool fixed;                                        /* panels of fixed rows that begin with each sequence */
     int64_t slot_count, slot_rows, panel_rows, panels; /* panels: of a slot */
     slot *slots;
@@ -263,28 +263,28 @@ static void run(layer *l)
         project_round(l, false);
         if (l->projections.low_rank) project_round(l, true);
         rl_pieces pieces = {.count = l->segment_count, .get = get_piece, .owner = l};
-        rl_scan_run(&l->scan, &pieces);
+        rl_s6_run(&l->scan, &pieces);
     }
 }
 
 static void describe_scan(layer *l, const rl_kernels *kernels)
 {
     const rl_selective_layer_problem *p = l->problem;
-    l->scan = (rl_scan){.kernels = kernels,
-                        .channels = p->channels,
-                        .states = p->states,
-                        .groups = 1,
-                        .A = p->A_log,
-                        .D = p->D,
-                        .delta_bias = p->b_delta,
-                        .h_init = p->h_init,
-                        .h_final = p->h_final,
-                        .f64 = p->x.dtype == RILL_F64,
-                        .A_is_log = true,
-                        .softplus = true,
-                        .gated = p->z.data != NULL,
-                        .low = p->delta_min,
-                        .high = p->delta_max};
+    l->scan = (rl_s6){.kernels = kernels,
+                      .channels = p->channels,
+                      .states = p->states,
+                      .groups = 1,
+                      .A = p->A_log,
+                      .D = p->D,
+                      .delta_bias = p->b_delta,
+                      .h_init = p->h_init,
+                      .h_final = p->h_final,
+                      .f64 = p->x.dtype == RILL_F64,
+                      .A_is_log = true,
+                      .softplus = true,
+                      .gated = p->z.data != NULL,
+                      .low = p->delta_min,
+                      .high = p->delta_max};
 }
 
 rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_layer_problem *p)
@@ -293,7 +293,7 @@ rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_lay
     const rl_kernels *kernels = rl_cpu_kernels(context, p->x.dtype);
     const bool f64 = p->x.dtype == RILL_F64;
     const int64_t steps = p->batch * p->length;
-    int threads = rl_scan_threads(context, (steps + p->sequences) * p->channels, p->states + p->channels / 4);
+    int threads = rl_s6_threads(context, (steps + p->sequences) * p->channels, p->states + p->channels / 4);
     layer l = {.problem = p, .fixed = context->options.reproducible};
     l.projections = (rl_projections){.kernels = kernels,
                                      .f64 = f64,
@@ -307,7 +307,7 @@ rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_lay
     if (status != RILL_OK) return status;
     plan_rounds(&l, threads);
     int64_t longest = least(rl_longest_sequence(&p->offsets, p->sequences, p->length), l.slot_rows);
-    if ((status = rl_scan_plan(context, &l.scan, threads, l.slot_count, longest)) != RILL_OK) return status;
+    if ((status = rl_s6_plan(context, &l.scan, threads, l.slot_count, longest)) != RILL_OK) return status;
     if ((status = plan_memory(context, &l, threads)) != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)
     run(&l);

@@ -1,4 +1,4 @@
-#include "scan.h"
+#include "s6.h"
 
 /* A piece is a whole sequence. */
 static void get_piece(const void *owner, int64_t index, rl_piece *piece)
@@ -18,26 +18,26 @@ static void get_piece(const void *owner, int64_t index, rl_piece *piece)
 rill_status rl_cpu_selective_scan(rill_context *context, const rl_selective_scan_problem *p)
 {
     if (p->sequences == 0 || p->channels == 0) return RILL_OK;
-    rl_scan scan = {.kernels = rl_cpu_kernels(context, p->x.dtype),
-                    .channels = p->channels,
-                    .states = p->states,
-                    .groups = p->groups,
-                    .A = p->A,
-                    .D = p->D,
-                    .delta_bias = p->delta_bias,
-                    .h_init = p->h_init,
-                    .h_final = p->h_final,
-                    .f64 = p->x.dtype == RILL_F64,
-                    .softplus = p->delta_softplus,
-                    .gated = p->z.data != NULL,
-                    .low = p->delta_min,
-                    .high = p->delta_max};
+    rl_s6 scan = {.kernels = rl_cpu_kernels(context, p->x.dtype),
+                  .channels = p->channels,
+                  .states = p->states,
+                  .groups = p->groups,
+                  .A = p->A,
+                  .D = p->D,
+                  .delta_bias = p->delta_bias,
+                  .h_init = p->h_init,
+                  .h_final = p->h_final,
+                  .f64 = p->x.dtype == RILL_F64,
+                  .softplus = p->delta_softplus,
+                  .gated = p->z.data != NULL,
+                  .low = p->delta_min,
+                  .high = p->delta_max};
     rl_pieces pieces = {.count = p->sequences, .get = get_piece, .owner = p};
     int64_t longest = rl_longest_sequence(&p->offsets, p->sequences, p->length);
-    int threads = rl_scan_threads(context, (p->batch * p->length + p->sequences) * p->channels, p->states);
-    rill_status status = rl_scan_plan(context, &scan, threads, pieces.count, longest);
+    int threads = rl_s6_threads(context, (p->batch * p->length + p->sequences) * p->channels, p->states);
+    rill_status status = rl_s6_plan(context, &scan, threads, pieces.count, longest);
     if (status != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)
-    rl_scan_run(&scan, &pieces);
+    rl_s6_run(&scan, &pieces);
     return RILL_OK;
 }

@@ -89,7 +89,7 @@ template <typename Acc> __device__ inline void store_any(void *data, int dtype, 
 
 /*
  * Four neighbours as they lie in memory, so that a load can be issued long before its first use: 16-bit ones stay
- * packed in words, since unpacking would wait for them.  `wide` views (scan_args.h) are read and written whole;
+ * packed in words, since unpacking would wait for them.  `wide` views (s6_args.h) are read and written whole;
  * others, and the last few of a row, one by one.
  */
 template <typename T, int size = sizeof(T)> struct Quad {

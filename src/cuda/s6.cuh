@@ -5,7 +5,7 @@
 #include <float.h>
 #include <stdint.h>
 
-#include "scan_args.h"
+#include "s6_args.h"
 
 template <typename Acc> struct Limits;
 template <> struct Limits<float> {
@@ -136,7 +136,7 @@ template <typename Acc> struct StepSize {
     Acc low, high;
     bool soft;
 
-    __device__ explicit StepSize(const rl_scan_args &args)
+    __device__ explicit StepSize(const rl_s6_args &args)
         : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus)
     {
     }
@@ -180,7 +180,7 @@ struct Piece {
     bool empty;        /* the sequence has no steps */
 };
 
-__device__ inline Piece locate_piece(const rl_scan_args &args, int64_t sequence, int64_t chunk)
+__device__ inline Piece locate_piece(const rl_s6_args &args, int64_t sequence, int64_t chunk)
 {
     int64_t begin = 0, end = args.length;
     if (args.offsets) { /* not checked by anyone: clamp */
@@ -189,7 +189,7 @@ __device__ inline Piece locate_piece(const rl_scan_args &args, int64_t sequence,
         begin = begin < 0 ? 0 : begin > args.length ? args.length : begin;
         end = end < begin ? begin : end > args.length ? args.length : end;
     }
-    const int64_t steps = end - begin, tile = RL_SCAN_STEPS;
+    const int64_t steps = end - begin, tile = RL_S6_STEPS;
     int64_t share = steps;
     if (args.chunks > 1) share = ((steps + args.chunks - 1) / args.chunks + tile - 1) / tile * tile;
     int64_t first = chunk * share < steps ? chunk * share : steps;
@@ -207,13 +207,13 @@ __device__ inline Piece locate_piece(const rl_scan_args &args, int64_t sequence,
 }
 
 /* Where a piece's first step lies in a view. */
-__device__ inline int64_t first_row(const rl_scan_args &args, const rl_scan_view &view, const Piece &piece)
+__device__ inline int64_t first_row(const rl_s6_args &args, const rl_s6_view &view, const Piece &piece)
 {
     return piece.batch * view.batch + piece.row * (args.reverse ? -view.step : view.step);
 }
 
 /* Where [sequence, chunk, channel] lies in the arrays of a split. */
-__device__ inline int64_t carry_index(const rl_scan_args &args, const Piece &piece, int64_t channel)
+__device__ inline int64_t carry_index(const rl_s6_args &args, const Piece &piece, int64_t channel)
 {
     return (piece.sequence * args.chunks + piece.chunk) * args.channels + channel;
 }

@@ -14,7 +14,7 @@
 #include "device.h"
 #include "gather.h"
 #include "product.h"
-#include "scan_args.h"
+#include "s6_args.h"
 
 enum { ROW_ALIGNMENT = 4 }; /* elements: rows of scratch begin where the scan can load four at once */
 
@@ -73,12 +73,12 @@ static layer plan(rill_context *context, const rl_selective_layer_problem *p, bo
     l.delta_row = l.low_rank ? round_up(p->channels, ROW_ALIGNMENT) : 0;
     int64_t row_bytes = (l.first_row + l.delta_row + p->channels) * (int64_t)rill_dtype_size(l.accumulated);
     int64_t rows = SLAB_BYTES / row_bytes;
-    if (rows < RL_SCAN_STEPS) rows = RL_SCAN_STEPS;
+    if (rows < RL_S6_STEPS) rows = RL_S6_STEPS;
     l.slab_length = p->length;
     l.slab_batch = p->batch;
     if (p->offsets.data) return l; /* packed: one slab, whose sequences may begin anywhere */
     if (p->length > rows) {
-        l.slab_length = rows / RL_SCAN_STEPS * RL_SCAN_STEPS;
+        l.slab_length = rows / RL_S6_STEPS * RL_S6_STEPS;
         l.slab_batch = 1;
     } else if (p->length > 0 && rows / p->length < p->batch) {
         l.slab_batch = rows / p->length;

@@ -1,8 +1,8 @@
-/* The selective scan's launcher: resolves a problem into scan_args.h, cuts it up, and launches one or three kernels.
+/* The selective scan's launcher: resolves a problem into s6_args.h, cuts it up, and launches one or three kernels.
  */
 #include "device.h"
-#include "scan_kernels.h"
-#include "scan_tuning.h"
+#include "s6_kernels.h"
+#include "s6_tuning.h"
 
 static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch; blocks stride over the work beyond */
 
@@ -25,9 +25,9 @@ static void own_strides(const rill_tensor *tensor, int64_t *stride)
 }
 
 /* Strides of [batch, length, (groups,) lanes]. */
-static rl_scan_view view_of(const rill_tensor *tensor)
+static rl_s6_view view_of(const rill_tensor *tensor)
 {
-    rl_scan_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    rl_s6_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return view;
     int lane = tensor->rank - 1;
     int64_t stride[RILL_MAX_RANK] = {0};
@@ -41,21 +41,21 @@ static rl_scan_view view_of(const rill_tensor *tensor)
 }
 
 /* A view over channels: blocks begin at multiples of 4 channels of their group, so the groups must too. */
-static rl_scan_view channels_of(const rill_tensor *tensor, int64_t groups, int64_t group_channels)
+static rl_s6_view channels_of(const rill_tensor *tensor, int64_t groups, int64_t group_channels)
 {
-    rl_scan_view view = view_of(tensor);
+    rl_s6_view view = view_of(tensor);
     if (groups > 1 && group_channels % 4 != 0) view.wide = false;
     return view;
 }
 
-static rl_scan_vector vector_of(const rill_tensor *tensor)
+static rl_s6_vector vector_of(const rill_tensor *tensor)
 {
-    return (rl_scan_vector){.data = tensor->data, .stride = tensor->data ? tensor->stride[0] : 0};
+    return (rl_s6_vector){.data = tensor->data, .stride = tensor->data ? tensor->stride[0] : 0};
 }
 
-static rl_scan_state state_of(const rill_tensor *tensor)
+static rl_s6_state state_of(const rill_tensor *tensor)
 {
-    rl_scan_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    rl_s6_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return state;
     int64_t stride[RILL_MAX_RANK] = {0};
     own_strides(tensor, stride);
@@ -67,16 +67,16 @@ static rl_scan_state state_of(const rill_tensor *tensor)
 }
 
 /* Steps in the order of running. */
-static rl_scan_view turned(rl_scan_view view, bool reverse)
+static rl_s6_view turned(rl_s6_view view, bool reverse)
 {
     if (reverse) view.step = -view.step;
     return view;
 }
 
-static rl_scan_args resolve(const rl_selective_scan_problem *problem)
+static rl_s6_args resolve(const rl_selective_scan_problem *problem)
 {
     int64_t groups = problem->groups, group_channels = problem->channels / groups;
-    return (rl_scan_args){
+    return (rl_s6_args){
         .x = turned(channels_of(&problem->x, groups, group_channels), problem->reverse),
         .delta = turned(channels_of(&problem->delta, groups, group_channels), problem->reverse),
         .z = turned(channels_of(&problem->z, groups, group_channels), problem->reverse),
@@ -104,45 +104,45 @@ static rl_scan_args resolve(const rl_selective_scan_problem *problem)
     };
 }
 
-static bool all_wide(const rl_scan_args *args)
+static bool all_wide(const rl_s6_args *args)
 {
     return args->x.wide && args->delta.wide && args->B.wide && args->C.wide && args->y.wide &&
            (args->z.wide || !args->z.data);
 }
 
-static bool is_wide_state(const rl_scan_args *args, const rl_scan_state *state)
+static bool is_wide_state(const rl_s6_args *args, const rl_s6_state *state)
 {
     rill_dtype accumulated = args->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
     return !state->data || (state->wide && state->dtype == (int32_t)accumulated);
 }
 
-static bool all_states_wide(const rl_scan_args *args)
+static bool all_states_wide(const rl_s6_args *args)
 {
-    return args->A_wide && args->B.wide && args->C.wide && args->states % RL_SCAN_OWN == 0 &&
+    return args->A_wide && args->B.wide && args->C.wide && args->states % RL_S6_OWN == 0 &&
            is_wide_state(args, &args->h_init) && is_wide_state(args, &args->h_final);
 }
 
-static void cut_channels(rl_scan_args *args, int64_t groups, int32_t block_channels)
+static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channels)
 {
     args->block_channels = block_channels;
-    args->blocks_per_group = rl_scan_ceil(args->group_channels, block_channels);
+    args->blocks_per_group = rl_s6_ceil(args->group_channels, block_channels);
     args->blocks = args->blocks_per_group * groups;
 }
 
-static void cut(rill_context *context, rl_scan_args *args, int64_t groups)
+static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
     bool reproducible = context->options.reproducible;
-    cut_channels(args, groups, rl_scan_block_channels(args->sequences, groups, args->group_channels, sms));
-    args->chunks = rl_scan_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
+    cut_channels(args, groups, rl_s6_block_channels(args->sequences, groups, args->group_channels, sms));
+    args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
     args->fine = args->chunks == 1 && args->x.dtype != RILL_F64 &&
-                 rl_scan_is_fine(args->sequences, groups, args->group_channels, sms, reproducible);
-    if (args->fine) cut_channels(args, groups, RL_SCAN_FINE_CHANNELS);
+                 rl_s6_is_fine(args->sequences, groups, args->group_channels, sms, reproducible);
+    if (args->fine) cut_channels(args, groups, RL_S6_FINE_CHANNELS);
     args->tasks = args->sequences * args->chunks * args->blocks;
-    args->panels = args->states == 0 ? 1 : (int32_t)rl_scan_ceil(args->states, RL_SCAN_PANEL);
+    args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
 
-static rill_status take_scratch(rill_context *context, rl_scan_args *args, size_t element)
+static rill_status take_scratch(rill_context *context, rl_s6_args *args, size_t element)
 {
     bool split = args->chunks > 1;
     size_t places = (size_t)args->sequences * (size_t)args->chunks * (size_t)args->channels;
@@ -157,95 +157,94 @@ static rill_status take_scratch(rill_context *context, rl_scan_args *args, size_
     return status;
 }
 
-static const void *pick_kernel(const rl_scan_args *args, rl_scan_walk walk)
+static const void *pick_kernel(const rl_s6_args *args, rl_s6_walk walk)
 {
     bool projected = args->delta.dtype != args->x.dtype;
     switch (args->x.dtype) {
     case RILL_F64:
-        return rl_scan_kernel_f64(walk);
+        return rl_s6_kernel_f64(walk);
     case RILL_F32:
-        return rl_scan_kernel_f32(walk);
+        return rl_s6_kernel_f32(walk);
     case RILL_BF16:
-        return rl_scan_kernel_bf16(walk, projected);
+        return rl_s6_kernel_bf16(walk, projected);
     default:
-        return rl_scan_kernel_f16(walk, projected);
+        return rl_s6_kernel_f16(walk, projected);
     }
 }
 
 /* Only the float64 tiles take more shared memory than a kernel may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan(void)
 {
-    int bytes = (int)rl_scan_shared_bytes(true);
+    int bytes = (int)rl_s6_shared_bytes(true);
     cudaError_t error = cudaSuccess;
-    const rl_scan_walk walks[] = {RL_SCAN_USUAL, RL_SCAN_SUMMARY};
+    const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_SUMMARY};
     for (int k = 0; k < 2 && error == cudaSuccess; k++)
-        error =
-            cudaFuncSetAttribute(rl_scan_kernel_f64(walks[k]), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        error = cudaFuncSetAttribute(rl_s6_kernel_f64(walks[k]), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     return error;
 }
 
-static rill_status launch_walk(rill_context *context, rl_scan_args *args, rl_scan_walk walk)
+static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
-    size_t shared = rl_scan_shared_bytes(args->x.dtype == RILL_F64);
+    size_t shared = rl_s6_shared_bytes(args->x.dtype == RILL_F64);
     int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
-    int lanes = walk == RL_SCAN_FINE ? RL_SCAN_FINE_LANES : RL_SCAN_LANES;
-    int threads = RL_SCAN_PRODUCERS + args->block_channels * lanes;
+    int lanes = walk == RL_S6_FINE ? RL_S6_FINE_LANES : RL_S6_LANES;
+    int threads = RL_S6_PRODUCERS + args->block_channels * lanes;
     void *arguments[] = {args};
     return rl_cuda_launch(context, pick_kernel(args, walk), blocks, 1, threads, shared, arguments,
                           "selective_scan: launch");
 }
 
-static rill_status launch_carry(rill_context *context, rl_scan_args *args)
+static rill_status launch_carry(rill_context *context, rl_s6_args *args)
 {
     const int threads = 128;
-    int64_t blocks = rl_scan_ceil(args->sequences * args->channels * args->states, threads);
+    int64_t blocks = rl_s6_ceil(args->sequences * args->channels * args->states, threads);
     if (blocks == 0) return RILL_OK;
     if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, rl_scan_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0, arguments,
+    return rl_cuda_launch(context, rl_s6_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0, arguments,
                           "selective_scan: launch of the carries");
 }
 
-static const void *pick_step(const rl_scan_args *args)
+static const void *pick_step(const rl_s6_args *args)
 {
     bool projected = args->delta.dtype != args->x.dtype;
     switch (args->x.dtype) {
     case RILL_F64:
-        return rl_scan_step_f64();
+        return rl_s6_step_f64();
     case RILL_F32:
-        return rl_scan_step_f32();
+        return rl_s6_step_f32();
     case RILL_BF16:
-        return rl_scan_step_bf16(projected);
+        return rl_s6_step_bf16(projected);
     default:
-        return rl_scan_step_f16(projected);
+        return rl_s6_step_f16(projected);
     }
 }
 
-static rill_status launch_step(rill_context *context, rl_scan_args *args)
+static rill_status launch_step(rill_context *context, rl_s6_args *args)
 {
-    const int threads = RL_SCAN_STEP_THREADS;
-    int64_t blocks = rl_scan_ceil(args->channels, threads / RL_SCAN_LANES);
-    int64_t rows = rl_scan_step_rows(args->sequences, blocks, rl_cuda_state_of(context)->sms);
+    const int threads = RL_S6_STEP_THREADS;
+    int64_t blocks = rl_s6_ceil(args->channels, threads / RL_S6_LANES);
+    int64_t rows = rl_s6_step_rows(args->sequences, blocks, rl_cuda_state_of(context)->sms);
     void *arguments[] = {args};
     return rl_cuda_launch(context, pick_step(args), blocks, rows, threads, 0, arguments,
                           "selective_scan: launch of a step");
 }
 
-static rill_status launch_walks(rill_context *context, rl_scan_args *args, int64_t groups)
+static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     cut(context, args, groups);
     rill_status status = take_scratch(context, args, args->x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
     if (status == RILL_OK && args->chunks > 1) {
-        status = launch_walk(context, args, RL_SCAN_SUMMARY);
+        status = launch_walk(context, args, RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    return status == RILL_OK ? launch_walk(context, args, args->fine ? RL_SCAN_FINE : RL_SCAN_USUAL) : status;
+    return status == RILL_OK ? launch_walk(context, args, args->fine ? RL_S6_FINE : RL_S6_USUAL) : status;
 }
 
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)
 {
     if (problem->channels == 0 || problem->sequences == 0) return RILL_OK;
-    rl_scan_args args = resolve(problem);
+    rl_s6_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     int64_t A_stride[RILL_MAX_RANK] = {0};
     own_strides(&problem->A, A_stride);

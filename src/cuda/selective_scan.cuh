@@ -25,13 +25,13 @@
 
 #include "elements.cuh"
 #include "s6.cuh"
-#include "scan_kernels.h"
+#include "s6_kernels.h"
 
 namespace selective_scan
 {
 
-constexpr int STEPS = RL_SCAN_STEPS, PANEL = RL_SCAN_PANEL, PRODUCERS = RL_SCAN_PRODUCERS;
-constexpr int CHANNELS = RL_SCAN_CHANNELS;
+constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
+constexpr int CHANNELS = RL_S6_CHANNELS;
 constexpr int ANCHORED = 16;        /* steps of the fast order between accurate states */
 constexpr int LEAST_FAST = 8;       /* steps: fewer gain nothing from the fast order */
 constexpr int Y_ROW = CHANNELS + 8; /* so that 4 rows x 8 channels fall into 32 banks */
@@ -44,8 +44,8 @@ template <int lanes, int channels> struct Shape {
         (STEPS * channels / 4 + PRODUCERS - 1) / PRODUCERS; /* of x, delta, z, y a producer handles */
     static constexpr int THREADS = PRODUCERS + channels * lanes;
 };
-using Usual = Shape<RL_SCAN_LANES, RL_SCAN_CHANNELS>;
-using Fine = Shape<RL_SCAN_FINE_LANES, RL_SCAN_FINE_CHANNELS>;
+using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
+using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
 
 /* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
 enum Flag { WILD = 1, REPEATS = 2 };
@@ -87,7 +87,7 @@ struct Task {
     int64_t tiles;
 };
 
-template <Pass pass> __device__ Task locate_task(const rl_scan_args &args, int64_t index)
+template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t index)
 {
     /* 64-bit divisions take long: none where there is but one of a kind. */
     const int64_t rest = args.blocks == 1 ? index : index / args.blocks, block = index - rest * args.blocks;
@@ -125,7 +125,7 @@ struct Stage {
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
-    scan_kernel(const __grid_constant__ rl_scan_args args)
+    scan_kernel(const __grid_constant__ rl_s6_args args)
 {
     extern __shared__ __align__(16) unsigned char memory[];
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
@@ -139,12 +139,12 @@ __global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
     }
 }
 
-template <typename T, typename U> const void *pick_kernel(rl_scan_walk walk)
+template <typename T, typename U> const void *pick_kernel(rl_s6_walk walk)
 {
     switch (walk) {
-    case RL_SCAN_SUMMARY:
+    case RL_S6_SUMMARY:
         return (const void *)scan_kernel<T, U, float, Usual, SUMMARY>;
-    case RL_SCAN_FINE:
+    case RL_S6_FINE:
         return (const void *)scan_kernel<T, U, float, Fine, FULL>;
     default:
         return (const void *)scan_kernel<T, U, float, Usual, FULL>;

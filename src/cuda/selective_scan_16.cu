@@ -1,16 +1,16 @@
 /* The selective scan's kernels for bfloat16 and float16 tensors, alone and beside float32 delta, B and C. */
-#include "scan_kernels.h"
+#include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
 
 using namespace selective_scan;
 
-const void *rl_scan_kernel_bf16(rl_scan_walk walk, bool projected)
+const void *rl_s6_kernel_bf16(rl_s6_walk walk, bool projected)
 {
     return projected ? pick_kernel<bf16, float>(walk) : pick_kernel<bf16, bf16>(walk);
 }
 
-const void *rl_scan_kernel_f16(rl_scan_walk walk, bool projected)
+const void *rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
 {
     return projected ? pick_kernel<f16, float>(walk) : pick_kernel<f16, f16>(walk);
 }
@@ -21,12 +21,12 @@ template <typename T> static const void *pick_step(bool projected)
     return projected ? (const void *)step_kernel<T, float, float> : (const void *)step_kernel<T, T, float>;
 }
 
-const void *rl_scan_step_bf16(bool projected)
+const void *rl_s6_step_bf16(bool projected)
 {
     return pick_step<bf16>(projected);
 }
 
-const void *rl_scan_step_f16(bool projected)
+const void *rl_s6_step_f16(bool projected)
 {
     return pick_step<f16>(projected);
 }

@@ -9,7 +9,7 @@
  */
 #include "elements.cuh"
 #include "s6.cuh"
-#include "scan_kernels.h"
+#include "s6_kernels.h"
 
 namespace
 {
@@ -17,12 +17,12 @@ namespace
 constexpr int AHEAD = 8; /* chunks whose summaries are loaded together */
 
 template <typename Acc>
-__device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t channel, int64_t state, Acc a, Acc h)
+__device__ Acc run_chunk(const rl_s6_args &args, const Piece &piece, int64_t channel, int64_t state, Acc a, Acc h)
 {
     const int64_t group = channel / args.group_channels;
     const Acc bias = args.bias.data ? ((const Acc *)args.bias.data)[channel * args.bias.stride] : Acc(0);
     const StepSize<Acc> step_size(args);
-    const rl_scan_view &x = args.x, &delta = args.delta, &B = args.B;
+    const rl_s6_view &x = args.x, &delta = args.delta, &B = args.B;
     const int64_t x_at = first_row(args, x, piece) + channel * x.lane;
     const int64_t delta_at = first_row(args, delta, piece) + channel * delta.lane;
     const int64_t B_at = first_row(args, B, piece) + group * B.group + state * B.lane;
@@ -40,9 +40,9 @@ __device__ Acc run_chunk(const rl_scan_args &args, const Piece &piece, int64_t c
 }
 
 template <typename Acc>
-__device__ void carry_state(const rl_scan_args &args, int64_t sequence, int64_t channel, int64_t state)
+__device__ void carry_state(const rl_s6_args &args, int64_t sequence, int64_t channel, int64_t state)
 {
-    const rl_scan_state &init = args.h_init;
+    const rl_s6_state &init = args.h_init;
     const int64_t place = args.channels, first = sequence * args.chunks * place + channel;
     const Acc a = finite_range(((const Acc *)args.A)[channel * args.A_channel + state * args.A_state]);
     Acc h = 0;
@@ -75,7 +75,7 @@ __device__ void carry_state(const rl_scan_args &args, int64_t sequence, int64_t 
     }
 }
 
-template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_scan_args args)
+template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_s6_args args)
 {
     const int64_t per_sequence = args.channels * args.states, count = args.sequences * per_sequence;
     const int64_t stride = (int64_t)gridDim.x * blockDim.x;
@@ -87,7 +87,7 @@ template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_
 
 } // namespace
 
-const void *rl_scan_carry_kernel(bool f64)
+const void *rl_s6_carry_kernel(bool f64)
 {
     return f64 ? (const void *)carry_kernel<double> : (const void *)carry_kernel<float>;
 }

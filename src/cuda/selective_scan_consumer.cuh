@@ -9,7 +9,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     static constexpr int REDUCED = LANES; /* steps whose y the lanes of a channel add up together */
     using Own = States<Acc, OWN>;
 
-    const rl_scan_args &args;
+    const rl_s6_args &args;
     const Task &task;
     Tiles<Acc> &tiles;
     int column;  /* channel of the block */
@@ -24,7 +24,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     bool wild;
     bool counts; /* the panel adds to step_sum */
 
-    __device__ Consumer(const rl_scan_args &args, const Task &task, Tiles<Acc> &tiles)
+    __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc> &tiles)
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
     {
         int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
@@ -74,7 +74,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      * Where the thread's first state of a panel lies in the caller's states.  The asm hides the operands, which keeps
      * compilers from working this out ahead of the walk and holding it in registers all along.
      */
-    __device__ int64_t place_of(const rl_scan_state &states, int panel) const
+    __device__ int64_t place_of(const rl_s6_state &states, int panel) const
     {
         int64_t sequence = task.piece.sequence, its_channel = channel;
         asm volatile("" : "+l"(sequence), "+l"(its_channel));
@@ -84,7 +84,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     __device__ void load_states(int panel, bool first_tile)
     {
         const bool begins = first_tile && (pass == SUMMARY || args.chunks == 1);
-        const rl_scan_state &init = args.h_init;
+        const rl_s6_state &init = args.h_init;
         const int64_t from = place_of(init, panel);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
@@ -101,7 +101,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     __device__ void store_states(int panel, bool last_tile)
     {
         const bool keep = pass == SUMMARY || !last_tile, finish = pass == FULL && last_tile && task.piece.ends;
-        const rl_scan_state &final = args.h_final;
+        const rl_s6_state &final = args.h_final;
         const int64_t to = place_of(final, panel);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
@@ -114,7 +114,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     /* A sequence without steps hands its states on, bit for bit where both have one type. */
     __device__ void hand_on() const
     {
-        const rl_scan_state &init = args.h_init, &final = args.h_final;
+        const rl_s6_state &init = args.h_init, &final = args.h_final;
         for (int64_t state = lane; final.data && exists && state < args.states; state += LANES) {
             int64_t to = task.piece.sequence * final.sequence + channel * final.channel + state * final.state;
             int64_t from = task.piece.sequence * init.sequence + channel * init.channel + state * init.state;

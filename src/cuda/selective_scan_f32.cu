@@ -1,16 +1,16 @@
 /* The selective scan's kernels for float32 tensors. */
-#include "scan_kernels.h"
+#include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
 
 using namespace selective_scan;
 
-const void *rl_scan_kernel_f32(rl_scan_walk walk)
+const void *rl_s6_kernel_f32(rl_s6_walk walk)
 {
     return pick_kernel<float, float>(walk);
 }
 
-const void *rl_scan_step_f32(void)
+const void *rl_s6_step_f32(void)
 {
     return (const void *)selective_scan_step::step_kernel<float, float, float>;
 }

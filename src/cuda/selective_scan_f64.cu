@@ -1,22 +1,22 @@
 /* The selective scan's kernels for float64 tensors. */
-#include "scan_kernels.h"
+#include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
 
 using namespace selective_scan;
 
-const void *rl_scan_kernel_f64(rl_scan_walk walk)
+const void *rl_s6_kernel_f64(rl_s6_walk walk)
 {
-    return walk == RL_SCAN_SUMMARY ? (const void *)scan_kernel<double, double, double, Usual, SUMMARY>
-                                   : (const void *)scan_kernel<double, double, double, Usual, FULL>;
+    return walk == RL_S6_SUMMARY ? (const void *)scan_kernel<double, double, double, Usual, SUMMARY>
+                                 : (const void *)scan_kernel<double, double, double, Usual, FULL>;
 }
 
-size_t rl_scan_shared_bytes(bool f64)
+size_t rl_s6_shared_bytes(bool f64)
 {
     return f64 ? sizeof(Tiles<double>) : sizeof(Tiles<float>);
 }
 
-const void *rl_scan_step_f64(void)
+const void *rl_s6_step_f64(void)
 {
     return (const void *)selective_scan_step::step_kernel<double, double, double>;
 }

@@ -3,7 +3,7 @@
 template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
     static constexpr int QUADS = Shape::QUADS;
 
-    const rl_scan_args &args;
+    const rl_s6_args &args;
     const Task &task;
     Tiles<Acc> &tiles;
     int column;    /* the first of the thread's four channels */
@@ -21,12 +21,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     Quad<U> raw_delta[QUADS], raw_B, raw_C;
 
     /* The address of the first step's row. */
-    template <typename E> __device__ E *start(const rl_scan_view &view) const
+    template <typename E> __device__ E *start(const rl_s6_view &view) const
     {
         return (E *)view.data + first_row(args, view, task.piece);
     }
 
-    __device__ Producer(const rl_scan_args &args, const Task &task, Tiles<Acc> &tiles)
+    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc> &tiles)
         : args(args), task(task), tiles(tiles), step_size(args)
     {
         const int across = args.block_channels / 4;

@@ -15,9 +15,9 @@
 namespace selective_scan_step
 {
 
-constexpr int LANES = RL_SCAN_LANES, OWN = RL_SCAN_OWN, PANEL = RL_SCAN_PANEL;
+constexpr int LANES = RL_S6_LANES, OWN = RL_S6_OWN, PANEL = RL_S6_PANEL;
 
-template <typename Acc> __device__ Quad<Acc> load_four(const rl_scan_state &view, int64_t at, int64_t count)
+template <typename Acc> __device__ Quad<Acc> load_four(const rl_s6_state &view, int64_t at, int64_t count)
 {
     Quad<Acc> quad = {};
 #pragma unroll
@@ -27,7 +27,7 @@ template <typename Acc> __device__ Quad<Acc> load_four(const rl_scan_state &view
 }
 
 template <typename Acc>
-__device__ void store_four(const rl_scan_state &view, int64_t at, int64_t count, const Quad<Acc> &quad)
+__device__ void store_four(const rl_s6_state &view, int64_t at, int64_t count, const Quad<Acc> &quad)
 {
 #pragma unroll
     for (int k = 0; k < OWN; k++)
@@ -41,7 +41,7 @@ template <typename T, typename U> struct Place {
     const U *delta, *B, *C;
     int64_t init, final;
 
-    __device__ Place(const rl_scan_args &args, int64_t sequence, int64_t channel, int64_t state)
+    __device__ Place(const rl_s6_args &args, int64_t sequence, int64_t channel, int64_t state)
     {
         const int64_t group = args.group_channels == args.channels ? 0 : channel / args.group_channels;
         x = (const T *)args.x.data + sequence * args.x.batch + channel * args.x.lane;
@@ -53,7 +53,7 @@ template <typename T, typename U> struct Place {
         init = sequence * args.h_init.sequence + channel * args.h_init.channel + state * args.h_init.state;
         final = sequence * args.h_final.sequence + channel * args.h_final.channel + state * args.h_final.state;
     }
-    __device__ void advance(const rl_scan_args &args)
+    __device__ void advance(const rl_s6_args &args)
     {
         const int64_t sequences = gridDim.y;
         x += sequences * args.x.batch;
@@ -68,12 +68,12 @@ template <typename T, typename U> struct Place {
 };
 
 template <typename T, typename U, typename Acc> struct Step {
-    const rl_scan_args &args;
+    const rl_s6_args &args;
     const Acc *A; /* at the thread's first state */
     Acc bias, skip;
     StepSize<Acc> step_size;
 
-    __device__ Step(const rl_scan_args &args, int64_t channel, int64_t state)
+    __device__ Step(const rl_s6_args &args, int64_t channel, int64_t state)
         : args(args), bias(0), skip(0), step_size(args)
     {
         A = (const Acc *)args.A + channel * args.A_channel + state * args.A_state;
@@ -84,7 +84,7 @@ template <typename T, typename U, typename Acc> struct Step {
     /* Four states, `state` on from the thread's first, of which `count` exist; returns their part of y. */
     __device__ Acc run_four(const Place<T, U> &at, int64_t state, int64_t count, Acc delta, Acc input) const
     {
-        const rl_scan_state &init = args.h_init, &final = args.h_final;
+        const rl_s6_state &init = args.h_init, &final = args.h_final;
         const Acc *A_here = A + state * args.A_state;
         const U *B = at.B + state * args.B.lane, *C = at.C + state * args.C.lane;
         Quad<Acc> h = {}, a = {};
@@ -138,8 +138,7 @@ template <typename T, typename U, typename Acc> struct Step {
 };
 
 template <typename T, typename U, typename Acc>
-__global__ void __launch_bounds__(256, sizeof(Acc) == 4 ? 4 : 2)
-    step_kernel(const __grid_constant__ rl_scan_args args)
+__global__ void __launch_bounds__(256, sizeof(Acc) == 4 ? 4 : 2) step_kernel(const __grid_constant__ rl_s6_args args)
 {
     const int lane = threadIdx.x % LANES;
     const int64_t channel = (int64_t)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;

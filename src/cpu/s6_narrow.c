@@ -5,9 +5,9 @@
  *   3. sums each tile's slices in order, then skip, gate and store                   (tiles in parallel).
  * While the recurrence of one round runs, the round before is finished and the one after is prepared, so that a
  * recurrence of few states, which one thread must do, hides behind the others' work; a barrier parts the rounds.
- * Every number is computed as scan.c does, so the result's bits are the same.
+ * Every number is computed as s6.c does, so the result's bits are the same.
  */
-#include "scan.h"
+#include "s6.h"
 
 #include <string.h>
 
@@ -26,12 +26,12 @@ typedef struct rl_narrow {
     size_t end;
 } rl_narrow;
 
-static int64_t y_arrays(const rl_scan *scan)
+static int64_t y_arrays(const rl_s6 *scan)
 {
     return scan->slices ? scan->slices : 1;
 }
 
-static rl_narrow lay_out(const rl_scan *scan)
+static rl_narrow lay_out(const rl_s6 *scan)
 {
     int64_t tiles = (int64_t)scan->threads * TILES_PER_THREAD, sets = scan->spread ? scan->vectors : scan->groups;
     rl_narrow n = {.tiles = tiles < MOST_TILES ? tiles : MOST_TILES};
@@ -51,12 +51,12 @@ static rl_narrow lay_out(const rl_scan *scan)
     return n;
 }
 
-size_t rl_narrow_size(const rl_scan *scan)
+size_t rl_narrow_size(const rl_s6 *scan)
 {
     return lay_out(scan).end;
 }
 
-void rl_narrow_plan(rl_scan *scan, void *memory)
+void rl_narrow_plan(rl_s6 *scan, void *memory)
 {
     scan->narrow = memory;
     *scan->narrow = lay_out(scan);
@@ -71,7 +71,7 @@ typedef struct cell {
     rl_steps steps;
 } cell;
 
-static cell cell_at(const rl_scan *scan, const rl_piece *piece, int64_t turn, int64_t vector, int64_t tile)
+static cell cell_at(const rl_s6 *scan, const rl_piece *piece, int64_t turn, int64_t vector, int64_t tile)
 {
     const rl_narrow *n = scan->narrow;
     const int64_t slot = turn % ROUNDS_AT_ONCE * n->tiles + tile, t = (turn * n->tiles + tile) * scan->tile_rows;
@@ -90,7 +90,7 @@ static cell cell_at(const rl_scan *scan, const rl_piece *piece, int64_t turn, in
                             .bound = n->base + n->bound + index * scan->vector_size}};
 }
 
-static rl_vector_state state_of(const rl_scan *scan, const rl_piece *piece, int64_t vector)
+static rl_vector_state state_of(const rl_s6 *scan, const rl_piece *piece, int64_t vector)
 {
     const rl_narrow *n = scan->narrow;
     rl_vector_state v = rl_vector_state_in(scan, n->base + n->states + (size_t)vector * rl_vector_state_size(scan));
@@ -98,7 +98,7 @@ static rl_vector_state state_of(const rl_scan *scan, const rl_piece *piece, int6
     return v;
 }
 
-static void prepare_cell(const rl_scan *scan, const rl_piece *piece, int64_t vector, const cell *c)
+static void prepare_cell(const rl_s6 *scan, const rl_piece *piece, int64_t vector, const cell *c)
 {
     const rl_kernels *k = scan->kernels;
     rl_vector_state v = state_of(scan, piece, vector);
@@ -115,7 +115,7 @@ static void prepare_cell(const rl_scan *scan, const rl_piece *piece, int64_t vec
         rl_pack_inputs(scan, piece, c->place, c->t, c->rows, c->bc);
 }
 
-static void finish_cell(const rl_scan *scan, const rl_piece *piece, int64_t vector, const cell *c)
+static void finish_cell(const rl_s6 *scan, const rl_piece *piece, int64_t vector, const cell *c)
 {
     const rl_kernels *k = scan->kernels;
     rl_vector_state v = state_of(scan, piece, vector);
@@ -132,7 +132,7 @@ static void finish_cell(const rl_scan *scan, const rl_piece *piece, int64_t vect
 }
 
 /* One slice of one vector's states through a round. */
-static void recur_round(const rl_scan *scan, const rl_piece *piece, int64_t turn, int64_t vector, int64_t slice)
+static void recur_round(const rl_s6 *scan, const rl_piece *piece, int64_t turn, int64_t vector, int64_t slice)
 {
     rl_vector_state v = state_of(scan, piece, vector);
     for (int64_t tile = 0; tile < scan->narrow->tiles; tile++) {
@@ -151,7 +151,7 @@ static void recur_round(const rl_scan *scan, const rl_piece *piece, int64_t turn
 }
 
 /* The recurrence of one round, the end of the one before and the beginning of the one after; the longest first. */
-static void run_turn(const rl_scan *scan, const rl_piece *piece, int64_t turn, int64_t turns)
+static void run_turn(const rl_s6 *scan, const rl_piece *piece, int64_t turn, int64_t turns)
 {
     const int64_t tiles = scan->narrow->tiles, cells = scan->vectors * tiles;
     const int64_t recurrences = turn >= 0 && turn < turns ? scan->vectors * scan->slices : 0;
@@ -173,7 +173,7 @@ static void run_turn(const rl_scan *scan, const rl_piece *piece, int64_t turn, i
     }
 }
 
-void rl_narrow_run(const rl_scan *scan, const rl_piece *piece)
+void rl_narrow_run(const rl_s6 *scan, const rl_piece *piece)
 {
     const int64_t steps = scan->narrow->tiles * scan->tile_rows, turns = (piece->length + steps - 1) / steps;
 #pragma omp for schedule(static)

@@ -1,6 +1,6 @@
 /* The selective scan as its kernels see it: views resolved for addressing, and the work cut into pieces. */
-#ifndef RL_CUDA_SCAN_ARGS_H
-#define RL_CUDA_SCAN_ARGS_H
+#ifndef RL_CUDA_S6_ARGS_H
+#define RL_CUDA_S6_ARGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,54 +9,54 @@
 
 /*
  * The shape of a block's work (the picture is in selective_scan.cuh).  These are the algorithm's own; what may be
- * tuned to the problem is in scan_tuning.h.
+ * tuned to the problem is in s6_tuning.h.
  */
 enum {
-    RL_SCAN_STEPS = 32,      /* of a tile */
-    RL_SCAN_LANES = 4,       /* threads that share a channel */
-    RL_SCAN_FINE_LANES = 16, /* in the fine shape */
-    RL_SCAN_OWN = 4,         /* states of a thread, but 1 in the fine shape */
-    RL_SCAN_PANEL = 16,      /* states of a channel in registers at a time */
-    RL_SCAN_CHANNELS = 32,   /* of a block, at most */
-    RL_SCAN_FINE_CHANNELS = 8,
-    RL_SCAN_PRODUCERS = 128, /* threads that prepare and write tiles */
+    RL_S6_STEPS = 32,      /* of a tile */
+    RL_S6_LANES = 4,       /* threads that share a channel */
+    RL_S6_FINE_LANES = 16, /* in the fine shape */
+    RL_S6_OWN = 4,         /* states of a thread, but 1 in the fine shape */
+    RL_S6_PANEL = 16,      /* states of a channel in registers at a time */
+    RL_S6_CHANNELS = 32,   /* of a block, at most */
+    RL_S6_FINE_CHANNELS = 8,
+    RL_S6_PRODUCERS = 128, /* threads that prepare and write tiles */
 };
 
 /* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
  * four neighbours are one access. */
-typedef struct rl_scan_view {
+typedef struct rl_s6_view {
     void *data;
     int64_t batch, step, group, lane;
     int32_t dtype;
     bool wide;
-} rl_scan_view;
+} rl_s6_view;
 
-typedef struct rl_scan_vector {
+typedef struct rl_s6_vector {
     const void *data;
     int64_t stride;
-} rl_scan_vector;
+} rl_s6_vector;
 
-typedef struct rl_scan_state {
+typedef struct rl_s6_state {
     void *data;
     int64_t sequence, channel, state;
     int32_t dtype;
     bool wide;
-} rl_scan_state;
+} rl_s6_state;
 
 /*
  * The work is sequences x chunks x blocks, the block fastest.  A chunk is a part of a sequence's steps, a multiple of
  * a tile long; only problems with too few sequences and channels to fill the device have more than one.  A block
  * never holds channels of two groups.
  */
-typedef struct rl_scan_args {
-    rl_scan_view x, delta, z, y, B, C;
+typedef struct rl_s6_args {
+    rl_s6_view x, delta, z, y, B, C;
     bool wide;        /* all of these are */
     bool A_wide;      /* A is */
     bool states_wide; /* so are B, C, A and the states in the accumulation type, and no four of states is cut short */
-    rl_scan_vector D, bias;
+    rl_s6_vector D, bias;
     const void *A;
     int64_t A_channel, A_state;
-    rl_scan_state h_init, h_final;
+    rl_s6_state h_init, h_final;
     const int64_t *offsets;
     int64_t offsets_stride;
 
@@ -78,6 +78,6 @@ typedef struct rl_scan_args {
 
     bool softplus, reverse;
     double delta_min, delta_max;
-} rl_scan_args;
+} rl_s6_args;
 
 #endif

@@ -8,8 +8,8 @@
  * The result's bits follow from each channel's own data alone: every step is computed in the same order and grouping
  * of states whatever the blocks, tiles, pieces and threads are.
  */
-#ifndef RL_CPU_SCAN_H
-#define RL_CPU_SCAN_H
+#ifndef RL_CPU_S6_H
+#define RL_CPU_S6_H
 
 #include "cpu.h"
 #include "series.h"
@@ -28,7 +28,7 @@ typedef struct rl_pieces {
     const void *owner;
 } rl_pieces;
 
-typedef struct rl_scan {
+typedef struct rl_s6 {
     /* Set by the operator. */
     const rl_kernels *kernels;
     int64_t channels, states, groups;
@@ -36,7 +36,7 @@ typedef struct rl_scan {
     bool f64, A_is_log, softplus, gated;           /* gated: z is given */
     double low, high;
 
-    /* Set by rl_scan_plan. */
+    /* Set by rl_s6_plan. */
     int threads;
     bool spread;
     int64_t stripe_channels, stripe_vectors, vectors; /* stripe: a group's channels, or all of them when spread */
@@ -45,29 +45,29 @@ typedef struct rl_scan {
     int64_t tile_rows;
     size_t real_size, vector_size, scratch_size;
     void *scratch;            /* [threads][scratch_size] */
-    struct rl_narrow *narrow; /* for few and long pieces: see scan_narrow.c; NULL otherwise */
-} rl_scan;
+    struct rl_narrow *narrow; /* for few and long pieces: see s6_narrow.c; NULL otherwise */
+} rl_s6;
 
 /*
  * Plans a call whose pieces are at least `pieces` at a time, none longer than `longest`, and takes scratch memory.
  * `threads` is the team that will run it.
  */
-rill_status rl_scan_plan(rill_context *context, rl_scan *scan, int threads, int64_t pieces, int64_t longest);
+rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t pieces, int64_t longest);
 
 /* Runs the pieces.  Every thread of a team of scan->threads calls it; all work is done when all have returned. */
-void rl_scan_run(const rl_scan *scan, const rl_pieces *pieces);
+void rl_s6_run(const rl_s6 *scan, const rl_pieces *pieces);
 
 /* Threads worth starting for this many steps of channels. */
-int rl_scan_threads(const rill_context *context, int64_t steps, int64_t states);
+int rl_s6_threads(const rill_context *context, int64_t steps, int64_t states);
 
-/* The rest is shared with scan_narrow.c. */
+/* The rest is shared with s6_narrow.c. */
 
 /* Where a vector's channels lie. */
 typedef struct rl_vector_place {
     int64_t channel, lanes, stripe, index; /* the first channel; how many; the vector's index of all */
 } rl_vector_place;
 
-static inline rl_vector_place rl_vector_at(const rl_scan *scan, int64_t stripe, int64_t vector)
+static inline rl_vector_place rl_vector_at(const rl_s6 *scan, int64_t stripe, int64_t vector)
 {
     int64_t first = vector * scan->kernels->lanes, left = scan->stripe_channels - first;
     return (rl_vector_place){.channel = stripe * scan->stripe_channels + first,
@@ -82,30 +82,30 @@ typedef struct rl_vector_state {
     char *D, *bias;
 } rl_vector_state;
 
-size_t rl_vector_state_size(const rl_scan *scan);
-rl_vector_state rl_vector_state_in(const rl_scan *scan, void *memory);
-void rl_load_parameters(const rl_scan *scan, rl_vector_place place, const rl_vector_state *v);
+size_t rl_vector_state_size(const rl_s6 *scan);
+rl_vector_state rl_vector_state_in(const rl_s6 *scan, void *memory);
+void rl_load_parameters(const rl_s6 *scan, rl_vector_place place, const rl_vector_state *v);
 
 /* The state at a piece's begin and end; `h` as v->h or in the piece's carry. */
-void rl_load_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, void *h);
-void rl_store_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, const void *h);
+void rl_load_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, void *h);
+void rl_store_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, const void *h);
 
 /* B and C of the rows from step t on, for vectors like the one at `place`. */
-void rl_pack_inputs(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
+void rl_pack_inputs(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
                     void *bc);
-size_t rl_inputs_size(const rl_scan *scan, int64_t rows);
+size_t rl_inputs_size(const rl_s6 *scan, int64_t rows);
 
 /* The recurrence over one slice of the states. */
-void rl_recur_slice(const rl_scan *scan, const rl_vector_state *v, rl_recurrence recurrence, int64_t slice);
+void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence recurrence, int64_t slice);
 
 /* Whether a sequence begins without a state at the piece's first step. */
-static inline bool rl_starts_fresh(const rl_scan *scan, const rl_piece *piece)
+static inline bool rl_starts_fresh(const rl_s6 *scan, const rl_piece *piece)
 {
     return piece->first && !scan->h_init.data;
 }
 
-size_t rl_narrow_size(const rl_scan *scan);
-void rl_narrow_plan(rl_scan *scan, void *memory);
-void rl_narrow_run(const rl_scan *scan, const rl_piece *piece);
+size_t rl_narrow_size(const rl_s6 *scan);
+void rl_narrow_plan(rl_s6 *scan, void *memory);
+void rl_narrow_run(const rl_s6 *scan, const rl_piece *piece);
 
 #endif

@@ -1,4 +1,4 @@
-#include "scan.h"
+#include "s6.h"
 
 #include <omp.h>
 #include <string.h>
@@ -30,29 +30,29 @@ static int64_t quotient_up(int64_t a, int64_t b)
     return a / b + (a % b != 0);
 }
 
-int rl_scan_threads(const rill_context *context, int64_t steps, int64_t states)
+int rl_s6_threads(const rill_context *context, int64_t steps, int64_t states)
 {
     return steps < SMALL_WORK / (states + 4) ? 1 : context->options.threads;
 }
 
 /* Narrow groups waste lanes unless their channels share vectors. */
-static bool wants_spread(const rl_scan *scan)
+static bool wants_spread(const rl_s6 *scan)
 {
     return scan->groups > 1 && scan->channels / scan->groups <= scan->kernels->lanes / 2;
 }
 
-size_t rl_inputs_size(const rl_scan *scan, int64_t rows)
+size_t rl_inputs_size(const rl_s6 *scan, int64_t rows)
 {
     size_t entry = scan->spread ? scan->vector_size : scan->real_size;
     return ((size_t)(rows * 2 * scan->states) * entry + 63) & ~(size_t)63;
 }
 
-size_t rl_vector_state_size(const rl_scan *scan)
+size_t rl_vector_state_size(const rl_s6 *scan)
 {
     return (size_t)(2 * scan->states + scan->state_blocks + 2) * scan->vector_size;
 }
 
-rl_vector_state rl_vector_state_in(const rl_scan *scan, void *memory)
+rl_vector_state rl_vector_state_in(const rl_s6 *scan, void *memory)
 {
     const size_t vector = scan->vector_size, states = (size_t)scan->states * vector;
     char *next = memory;
@@ -63,12 +63,12 @@ rl_vector_state rl_vector_state_in(const rl_scan *scan, void *memory)
 }
 
 /* A thread's tile arrays: x, rate and its rest, input, y, a slice's y, z; the bound; then B and C. */
-static size_t tile_scratch_size(const rl_scan *scan)
+static size_t tile_scratch_size(const rl_s6 *scan)
 {
     return (size_t)(7 * scan->tile_rows + 1) * scan->vector_size + rl_inputs_size(scan, scan->tile_rows);
 }
 
-static void plan_blocks(rl_scan *scan, int64_t pieces)
+static void plan_blocks(rl_s6 *scan, int64_t pieces)
 {
     const int64_t lanes = scan->kernels->lanes, wanted = (int64_t)scan->threads * TASKS_PER_THREAD;
     scan->spread = wants_spread(scan);
@@ -86,14 +86,14 @@ static void plan_blocks(rl_scan *scan, int64_t pieces)
 }
 
 /* Few long pieces: one thread a vector would leave threads idle for more than a seventh of the time. */
-static bool wants_narrow(const rl_scan *scan, int64_t pieces, int64_t longest)
+static bool wants_narrow(const rl_s6 *scan, int64_t pieces, int64_t longest)
 {
     int64_t tasks = scan->vectors * pieces, threads = scan->threads;
     return longest >= NARROW_ROWS && tasks > 0 && tasks < 3 * threads &&
            quotient_up(tasks, threads) * threads * 7 > tasks * 8;
 }
 
-rill_status rl_scan_plan(rill_context *context, rl_scan *scan, int threads, int64_t pieces, int64_t longest)
+rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t pieces, int64_t longest)
 {
     scan->threads = threads;
     scan->real_size = scan->f64 ? sizeof(double) : sizeof(float);
@@ -121,14 +121,14 @@ static char *element(const rill_tensor *tensor, int64_t i0, int64_t i1)
 }
 
 /* A vector of a tensor [channels], or zeros. */
-static void load_vector(const rl_scan *scan, const rill_tensor *tensor, rl_vector_place place, void *to)
+static void load_vector(const rl_s6 *scan, const rill_tensor *tensor, rl_vector_place place, void *to)
 {
     if (!tensor->data) return;
     rl_matrix m = {.data = element(tensor, place.channel, 0), .dtype = tensor->dtype, .lane = tensor->stride[0]};
     scan->kernels->load(to, scan->kernels->lanes, &m, 1, place.lanes);
 }
 
-void rl_load_parameters(const rl_scan *scan, rl_vector_place place, const rl_vector_state *v)
+void rl_load_parameters(const rl_s6 *scan, rl_vector_place place, const rl_vector_state *v)
 {
     load_vector(scan, &scan->D, place, v->D);
     load_vector(scan, &scan->delta_bias, place, v->bias);
@@ -145,7 +145,7 @@ static rl_matrix state_rows(const rill_tensor *h, int64_t sequence, int64_t chan
         .data = element(h, sequence, channel), .dtype = h->dtype, .row = h->stride[2], .lane = h->stride[1]};
 }
 
-void rl_load_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, void *h)
+void rl_load_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, void *h)
 {
     if (!piece->first || scan->states == 0) return;
     if (scan->h_init.data) {
@@ -157,7 +157,7 @@ void rl_load_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place p
 }
 
 /* An empty sequence's state, as it lies: a conversion would quiet a signalling NaN. */
-static void hand_on(const rl_scan *scan, const rl_piece *piece, rl_vector_place place)
+static void hand_on(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place)
 {
     const size_t size = rill_dtype_size(scan->h_init.dtype);
     rl_matrix from = state_rows(&scan->h_init, piece->sequence, place.channel);
@@ -168,7 +168,7 @@ static void hand_on(const rl_scan *scan, const rl_piece *piece, rl_vector_place 
                     (const char *)from.data + (n * from.row + lane * from.lane) * (int64_t)size, size);
 }
 
-void rl_store_state(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, const void *h)
+void rl_store_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, const void *h)
 {
     if (!piece->last || !scan->h_final.data || scan->states == 0) return;
     if (piece->length == 0 && piece->first && scan->h_init.data && scan->h_init.dtype == scan->h_final.dtype) {
@@ -188,7 +188,7 @@ static rl_matrix input_rows(const rl_series *series, int64_t t, int64_t group)
                        .lane = series->lane};
 }
 
-void rl_pack_inputs(const rl_scan *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
+void rl_pack_inputs(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
                     void *bc)
 {
     if (scan->states == 0) return;
@@ -206,7 +206,7 @@ void rl_pack_inputs(const rl_scan *scan, const rl_piece *piece, rl_vector_place 
     scan->kernels->pack(bc, &tile);
 }
 
-void rl_recur_slice(const rl_scan *scan, const rl_vector_state *v, rl_recurrence r, int64_t slice)
+void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence r, int64_t slice)
 {
     int64_t begin = slice * scan->state_blocks / scan->slices, end = (slice + 1) * scan->state_blocks / scan->slices;
     int64_t state = begin * RL_STATE_BLOCK;
@@ -226,7 +226,7 @@ typedef struct tile {
     rl_steps steps;
 } tile;
 
-static tile tile_in(const rl_scan *scan, char *memory)
+static tile tile_in(const rl_s6 *scan, char *memory)
 {
     const size_t array = (size_t)scan->tile_rows * scan->vector_size;
     char *next = memory + scan->vector_size;
@@ -259,7 +259,7 @@ static ahead ahead_of(const rl_piece *piece, int64_t t, int64_t channel)
     return next;
 }
 
-static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh,
+static void sum_states(const rl_s6 *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh,
                        const ahead *next)
 {
     rl_recurrence r = {.rows = rows,
@@ -281,7 +281,7 @@ static void sum_states(const rl_scan *scan, const tile *s, const rl_vector_state
     }
 }
 
-static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, rl_vector_place place,
+static void run_tile(const rl_s6 *scan, const tile *s, const rl_piece *piece, rl_vector_place place,
                      const rl_vector_state *v, int64_t t, int64_t rows, const ahead *next)
 {
     const rl_kernels *k = scan->kernels;
@@ -305,7 +305,7 @@ static void run_tile(const rl_scan *scan, const tile *s, const rl_piece *piece, 
 }
 
 /* One block of channels of one piece.  `v` holds the block's parameters. */
-static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece, int64_t stripe, int64_t first,
+static void run_block(const rl_s6 *scan, const tile *s, const rl_piece *piece, int64_t stripe, int64_t first,
                       int64_t count, rl_vector_state *v)
 {
     const size_t carry = (size_t)scan->states * scan->vector_size;
@@ -333,7 +333,7 @@ static void run_block(const rl_scan *scan, const tile *s, const rl_piece *piece,
 }
 
 /* One block of channels over a run of pieces, its parameters loaded once. */
-static void run_task(const rl_scan *scan, const rl_pieces *pieces, int64_t block, int64_t begin, int64_t end)
+static void run_task(const rl_s6 *scan, const rl_pieces *pieces, int64_t block, int64_t begin, int64_t end)
 {
     char *memory = (char *)scan->scratch + (size_t)omp_get_thread_num() * scan->scratch_size;
     tile s = tile_in(scan, memory);
@@ -351,7 +351,7 @@ static void run_task(const rl_scan *scan, const rl_pieces *pieces, int64_t block
     }
 }
 
-void rl_scan_run(const rl_scan *scan, const rl_pieces *pieces)
+void rl_s6_run(const rl_s6 *scan, const rl_pieces *pieces)
 {
     if (scan->narrow) {
         for (int64_t index = 0; index < pieces->count; index++) {

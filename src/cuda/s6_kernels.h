@@ -1,0 +1,39 @@
+/* The kernels of the selective scan, one file a type, for the launcher in selective_scan.c. */
+#ifndef RL_CUDA_S6_KERNELS_H
+#define RL_CUDA_S6_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <rill/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The main kernel in its two shapes, and the one that summarises a chunk; float64 has no fine shape. */
+typedef enum rl_s6_walk { RL_S6_USUAL, RL_S6_FINE, RL_S6_SUMMARY } rl_s6_walk;
+
+/* `projected`: delta, B and C are float32 beside 16-bit x. */
+const void *rl_s6_kernel_f64(rl_s6_walk walk);
+const void *rl_s6_kernel_f32(rl_s6_walk walk);
+const void *rl_s6_kernel_bf16(rl_s6_walk walk, bool projected);
+const void *rl_s6_kernel_f16(rl_s6_walk walk, bool projected);
+
+/* Their dynamic shared memory, by accumulation type. */
+size_t rl_s6_shared_bytes(bool f64);
+
+/* Carries states from chunk to chunk: one thread a state. */
+const void *rl_s6_carry_kernel(bool f64);
+
+/* One step of every sequence. */
+const void *rl_s6_step_f64(void);
+const void *rl_s6_step_f32(void);
+const void *rl_s6_step_bf16(bool projected);
+const void *rl_s6_step_f16(bool projected);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

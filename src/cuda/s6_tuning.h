@@ -1,0 +1,65 @@
+/*
+ * How a selective scan is cut up: the numbers that may be tuned without touching the algorithm.  The cut depends on
+ * sizes and options alone, never on timing, so a call repeats bit for bit.
+ */
+#ifndef RL_CUDA_S6_TUNING_H
+#define RL_CUDA_S6_TUNING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "s6_args.h"
+
+enum {
+    RL_S6_NARROW = 16,        /* channels of a block when wide blocks would leave multiprocessors idle */
+    RL_S6_SPLIT_STEPS = 256,  /* the least length of a chunk: below it the summaries cost more than they save */
+    RL_S6_SPLIT_FACTOR = 4,   /* the least number of chunks worth it: two walks over the steps instead of one */
+    RL_S6_SPLIT_MOST = 256,   /* chunks: the carries run through them one by one */
+    RL_S6_STEP_THREADS = 256, /* of a block of the decode step */
+    RL_S6_STEP_BLOCKS = 16,   /* of the decode step on a multiprocessor: beyond, a block takes several sequences */
+    RL_S6_STEP_MOST = 65535   /* rows of its grid, which CUDA allows */
+};
+
+static inline int64_t rl_s6_ceil(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Channels of a block: wide ones read B and C less often, narrow ones leave fewer multiprocessors idle. */
+static inline int32_t rl_s6_block_channels(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
+{
+    int64_t wide = sequences * groups * rl_s6_ceil(group_channels, RL_S6_CHANNELS);
+    return wide < sms || group_channels <= RL_S6_NARROW ? RL_S6_NARROW : RL_S6_CHANNELS;
+}
+
+/* Chunks of a sequence: 1 where sequences and blocks fill at least a third of the device. */
+static inline int64_t rl_s6_chunks(int64_t sequences, int64_t blocks, int64_t length, int sms, bool reproducible)
+{
+    int64_t tasks = sequences * blocks;
+    if (reproducible || tasks * 3 >= sms) return 1; /* bits must not depend on the number of sequences */
+    int64_t wanted = rl_s6_ceil(2 * (int64_t)sms, tasks), longest = length / RL_S6_SPLIT_STEPS;
+    int64_t chunks = wanted < longest ? wanted : longest;
+    if (chunks > RL_S6_SPLIT_MOST) chunks = RL_S6_SPLIT_MOST;
+    return chunks < RL_S6_SPLIT_FACTOR ? 1 : chunks;
+}
+
+/*
+ * Whether blocks take the fine shape, which gives a channel more threads: while all of its blocks are at work at
+ * once, two on a multiprocessor.  Never where bits must not depend on the number of sequences.
+ */
+static inline bool rl_s6_is_fine(int64_t sequences, int64_t groups, int64_t group_channels, int sms,
+                                 bool reproducible)
+{
+    int64_t tasks = sequences * groups * rl_s6_ceil(group_channels, RL_S6_FINE_CHANNELS);
+    return !reproducible && tasks <= 2 * (int64_t)sms;
+}
+
+/* Rows of the decode step's grid: each takes every rows-th sequence. */
+static inline int64_t rl_s6_step_rows(int64_t sequences, int64_t blocks, int sms)
+{
+    int64_t rows = rl_s6_ceil((int64_t)sms * RL_S6_STEP_BLOCKS, blocks);
+    if (rows > RL_S6_STEP_MOST) rows = RL_S6_STEP_MOST;
+    return rows < sequences ? rows : sequences;
+}
+
+#endif
