@@ -24,6 +24,35 @@
 extern "C" {
 #endif
 
+/* Types: see rill_scan_args.  With wide_outputs h and the states may be f64 (c128) beside any input. */
+typedef struct rl_scan_problem {
+    int64_t batch, length, channels;
+    int64_t sequences;   /* batch, or the packed count */
+    rill_tensor a;       /* [batch, length, channels] */
+    rill_tensor b;       /* [batch, length, channels] */
+    rill_tensor h_init;  /* [sequences, channels] or absent */
+    rill_tensor offsets; /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor h;       /* [batch, length, channels]; may be b */
+    rill_tensor h_final; /* [sequences, channels] or absent; may be h_init */
+    bool reverse;
+} rl_scan_problem;
+
+/* Types: see rill_scan_backward_args.  At least one output is given. */
+typedef struct rl_scan_backward_problem {
+    int64_t batch, length, channels;
+    int64_t sequences;
+    rill_tensor a;        /* [batch, length, channels] */
+    rill_tensor h;        /* [batch, length, channels]; absent only without da */
+    rill_tensor h_init;   /* [sequences, channels] or absent */
+    rill_tensor offsets;  /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor dh;       /* [batch, length, channels] or absent: zero */
+    rill_tensor dh_final; /* [sequences, channels] or absent: zero */
+    rill_tensor da;       /* [batch, length, channels] or absent: not wanted; so are the next two */
+    rill_tensor db;       /* [batch, length, channels] */
+    rill_tensor dh_init;  /* [sequences, channels]; only with h_init */
+    bool reverse;         /* of the forward recurrence: the gradients run the other way */
+} rl_scan_backward_problem;
+
 /* Types: see rill_selective_scan_args.  With wide_outputs backends y and the states may be f64 beside any input. */
 typedef struct rl_selective_scan_problem {
     int64_t batch, length, channels, states, groups;
@@ -74,7 +103,7 @@ typedef struct rl_backend {
     const char *name;
     rill_backend id;
     rill_device memory; /* where it computes; the front stages host tensors when that is not the host */
-    bool wide_outputs;  /* takes y and states in f64 beside any activations */
+    bool wide_outputs;  /* takes results and states in f64, or c128, beside any activations */
 
     /* Makes context->state from context->options (already checked for range), or fails.  close gets what open made.
      */
@@ -93,6 +122,8 @@ typedef struct rl_backend {
     rill_status (*set_stream)(rill_context *context, rill_cuda_stream stream);
     rill_status (*get_stream)(rill_context *context, rill_cuda_stream *stream);
 
+    rill_status (*scan)(rill_context *context, const rl_scan_problem *problem);
+    rill_status (*scan_backward)(rill_context *context, const rl_scan_backward_problem *problem);
     rill_status (*selective_scan)(rill_context *context, const rl_selective_scan_problem *problem);
     rill_status (*selective_layer)(rill_context *context, const rl_selective_layer_problem *problem);
 } rl_backend;

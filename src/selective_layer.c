@@ -41,13 +41,18 @@ static const rl_size sizes[SIZES] = {
 };
 
 static const rl_signature signature = {
-    .name = "rill_selective_layer_args",
+    .name = "selective_layer",
     .arguments = arguments,
     .argument_count = sizeof arguments / sizeof arguments[0],
     .sizes = sizes,
     .size_count = SIZES,
     .reserved = offsetof(args_type, reserved),
 };
+
+static rill_status run(rill_context *context, const void *problem)
+{
+    return context->backend->selective_layer(context, problem);
+}
 
 rill_status rill_selective_layer(rill_context *context, const rill_selective_layer_args *args)
 {
@@ -60,12 +65,5 @@ rill_status rill_selective_layer(rill_context *context, const rill_selective_lay
     problem.reverse = args->reverse;
     if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
 
-    if (!context->backend->selective_layer)
-        return rl_fail(context, RILL_UNSUPPORTED, "selective_layer: the %s backend does not have it",
-                       context->backend->name);
-    rl_workspace_reset(context);
-    status = rl_stage_in(context, &signature, &problem);
-    if (status == RILL_OK) status = context->backend->selective_layer(context, &problem);
-    if (status == RILL_OK) status = rl_stage_out(context, &signature, args, &problem);
-    return status;
+    return rl_dispatch(context, &signature, args, &problem, context->backend->selective_layer ? run : NULL);
 }

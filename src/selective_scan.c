@@ -40,7 +40,7 @@ static const rl_size sizes[SIZES] = {
 };
 
 static const rl_signature signature = {
-    .name = "rill_selective_scan_args",
+    .name = "selective_scan",
     .arguments = arguments,
     .argument_count = sizeof arguments / sizeof arguments[0],
     .sizes = sizes,
@@ -59,6 +59,11 @@ static rill_status check_groups(rill_context *context, const problem_type *probl
                    problem->channels);
 }
 
+static rill_status run(rill_context *context, const void *problem)
+{
+    return context->backend->selective_scan(context, problem);
+}
+
 rill_status rill_selective_scan(rill_context *context, const rill_selective_scan_args *args)
 {
     problem_type problem = {0};
@@ -72,12 +77,5 @@ rill_status rill_selective_scan(rill_context *context, const rill_selective_scan
     problem.reverse = args->reverse;
     if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
 
-    if (!context->backend->selective_scan)
-        return rl_fail(context, RILL_UNSUPPORTED, "selective_scan: the %s backend does not have it",
-                       context->backend->name);
-    rl_workspace_reset(context);
-    status = rl_stage_in(context, &signature, &problem);
-    if (status == RILL_OK) status = context->backend->selective_scan(context, &problem);
-    if (status == RILL_OK) status = rl_stage_out(context, &signature, args, &problem);
-    return status;
+    return rl_dispatch(context, &signature, args, &problem, context->backend->selective_scan ? run : NULL);
 }

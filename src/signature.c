@@ -76,43 +76,80 @@ static bool is_half(rill_dtype dtype)
     return dtype == RILL_BF16 || dtype == RILL_F16;
 }
 
+static bool is_complex(rill_dtype dtype)
+{
+    return dtype == RILL_C64 || dtype == RILL_C128;
+}
+
+/* What activations of this type accumulate in. */
+static rill_dtype accumulation(rill_dtype lead)
+{
+    return lead == RILL_F64 || is_complex(lead) ? lead : RILL_F32;
+}
+
+/* The one or two types that a kind may have beside the leader's; where it is one, both are the same. */
+static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
+{
+    types[0] = types[1] = lead;
+    switch (kind) {
+    case RL_ACTIVATION:
+    case RL_RESULT:
+        break;
+    case RL_GRADIENT:
+        if (!is_complex(lead)) types[1] = RILL_F32;
+        break;
+    case RL_WEIGHT:
+        if (is_half(lead)) types[1] = RILL_F32;
+        break;
+    case RL_PARAMETER:
+        types[0] = types[1] = accumulation(lead);
+        break;
+    case RL_STATE:
+        types[0] = accumulation(lead);
+        break;
+    case RL_STATE_GRADIENT: /* the accumulation type of all but f64 is f32 already */
+        types[0] = accumulation(lead);
+        if (lead == RILL_F64) types[1] = RILL_F32;
+        break;
+    case RL_OFFSETS:
+        types[0] = types[1] = RILL_I64;
+        break;
+    }
+}
+
+static bool may_be_wide(rl_kind kind)
+{
+    return kind == RL_RESULT || kind == RL_GRADIENT || kind == RL_STATE || kind == RL_STATE_GRADIENT;
+}
+
+static rill_status check_leader(const check *c, const rl_argument *leader)
+{
+    rill_dtype found = tensor_of(c, leader)->dtype;
+    char text[RL_NAME_SIZE];
+    if (found == RILL_F64 || found == RILL_F32 || is_half(found)) return RILL_OK;
+    if (c->signature->takes_complex && is_complex(found)) return RILL_OK;
+    return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s", leader->name,
+                   rl_dtype_text(found, text),
+                   c->signature->takes_complex ? "f64, f32, bf16, f16, c64 or c128" : "f64, f32, bf16 or f16");
+}
+
 static rill_status check_dtype(const check *c, const rl_argument *argument)
 {
     const rl_argument *leader = &c->signature->arguments[0];
-    rill_dtype found = tensor_of(c, argument)->dtype, lead = tensor_of(c, leader)->dtype;
-    rill_dtype wide = lead == RILL_F64 ? RILL_F64 : RILL_F32; /* the accumulation type */
-    bool free_width = c->context->backend->wide_outputs && found == RILL_F64;
-    rill_dtype first = lead, second = lead;
+    rill_dtype found = tensor_of(c, argument)->dtype, lead = tensor_of(c, leader)->dtype, types[2];
     char text[RL_NAME_SIZE];
-    switch (argument->kind) {
-    case RL_ACTIVATION:
-        break;
-    case RL_RESULT:
-        if (free_width) return RILL_OK;
-        break;
-    case RL_WEIGHT:
-        second = is_half(lead) ? RILL_F32 : lead;
-        break;
-    case RL_PARAMETER:
-        first = second = wide;
-        break;
-    case RL_STATE:
-        if (free_width) return RILL_OK;
-        first = wide;
-        break;
-    case RL_OFFSETS:
-        if (found == RILL_I64) return RILL_OK;
+    if (argument == leader) return check_leader(c, leader);
+    list_types(argument->kind, lead, types);
+    if (found == types[0] || found == types[1]) return RILL_OK;
+    if (c->context->backend->wide_outputs && may_be_wide(argument->kind) &&
+        found == (is_complex(lead) ? RILL_C128 : RILL_F64))
+        return RILL_OK;
+    if (argument->kind == RL_OFFSETS)
         return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", argument->name,
                        rl_dtype_text(found, text));
-    }
-    if (argument == leader && (lead == RILL_F64 || lead == RILL_F32 || is_half(lead))) return RILL_OK;
-    if (argument == leader)
-        return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected f64, f32, bf16 or f16",
-                       argument->name, rl_dtype_text(found, text));
-    if (found == first || found == second) return RILL_OK;
     return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s%s%s (%s is %s)", argument->name,
-                   rl_dtype_text(found, text), rill_dtype_name(first), first == second ? "" : " or ",
-                   first == second ? "" : rill_dtype_name(second), leader->name, rill_dtype_name(lead));
+                   rl_dtype_text(found, text), rill_dtype_name(types[0]), types[0] == types[1] ? "" : " or ",
+                   types[0] == types[1] ? "" : rill_dtype_name(types[1]), leader->name, rill_dtype_name(lead));
 }
 
 static rill_status check_device(const check *c, const rl_argument *argument)
@@ -255,7 +292,7 @@ rill_status rl_check(rill_context *context, const rl_signature *signature, const
     check c = {.context = context, .signature = signature, .args = args};
     const rl_argument *arguments = signature->arguments;
     rill_status status = RILL_OK;
-    if (!args) return rl_fail(context, RILL_INVALID_NULL, "args: NULL, expected %s", signature->name);
+    if (!args) return rl_fail(context, RILL_INVALID_NULL, "args: NULL, expected rill_%s_args", signature->name);
     for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
         status = check_presence(&c, &arguments[k]);
     for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)

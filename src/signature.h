@@ -6,6 +6,7 @@
 #ifndef RL_SIGNATURE_H
 #define RL_SIGNATURE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,14 +19,19 @@ enum { RL_BATCH, RL_LENGTH, RL_SEQUENCES, RL_OWN_SIZE };
 
 typedef enum rl_role { RL_INPUT, RL_OPTIONAL_INPUT, RL_OUTPUT, RL_OPTIONAL_OUTPUT } rl_role;
 
-/* Which types a tensor may have, given the type of the activations, which the first row holds. */
+/*
+ * Which types a tensor may have, given the type of the activations, which the first row holds.  Wide is f64, or c128
+ * beside complex activations, on backends with wide outputs.
+ */
 typedef enum rl_kind {
-    RL_ACTIVATION, /* the type of the first row */
-    RL_RESULT,     /* the same; f64 too on backends with wide outputs */
-    RL_WEIGHT,     /* the type of the first row, or f32 when that is 16-bit */
-    RL_PARAMETER,  /* the accumulation type: f64 with f64, else f32 */
-    RL_STATE,      /* the accumulation type or the type of the first row; f64 too on backends with wide outputs */
-    RL_OFFSETS     /* i64 [sequences + 1]: binds the sequences and forces a batch of 1 */
+    RL_ACTIVATION,     /* the type of the first row */
+    RL_RESULT,         /* the same; wide too */
+    RL_GRADIENT,       /* of an activation: its type, or f32 where that is real; wide too */
+    RL_WEIGHT,         /* the type of the first row, or f32 when that is 16-bit */
+    RL_PARAMETER,      /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first row */
+    RL_STATE,          /* the accumulation type or the type of the first row; wide too */
+    RL_STATE_GRADIENT, /* the same, or f32 where that is real; wide too */
+    RL_OFFSETS         /* i64 [sequences + 1]: binds the sequences and forces a batch of 1 */
 } rl_kind;
 
 typedef struct rl_argument {
@@ -46,7 +52,8 @@ typedef struct rl_size {
 } rl_size;
 
 typedef struct rl_signature {
-    const char *name; /* of the args struct */
+    const char *name;   /* of the operator: "scan", whose args struct is rill_scan_args */
+    bool takes_complex; /* activations may be c64 or c128 */
     const rl_argument *arguments;
     int argument_count;
     const rl_size *sizes;
@@ -61,12 +68,18 @@ typedef struct rl_signature {
  */
 rill_status rl_check(rill_context *context, const rl_signature *signature, const void *args, void *problem);
 
+/* Calls the backend's function of an operator; the problem is that operator's. */
+typedef rill_status rl_run(rill_context *context, const void *problem);
+
 /*
- * Where the backend computes elsewhere than on the host and the tensors are on the host, puts copies of them into the
- * workspace and into the problem; after the operator, rl_stage_out brings the outputs back and waits.  A tensor with
- * stride 0 is copied once along that axis.  Otherwise both do nothing.
+ * The last part of every front: runs a checked problem on the context's backend, or answers RILL_UNSUPPORTED where
+ * run is NULL.
+ *
+ * Where the backend computes elsewhere than on the host and the tensors are on the host, copies of them in the
+ * workspace take their places in the problem, and the outputs are brought back and waited for.  A tensor with
+ * stride 0 is copied once along that axis.
  */
-rill_status rl_stage_in(rill_context *context, const rl_signature *signature, void *problem);
-rill_status rl_stage_out(rill_context *context, const rl_signature *signature, const void *args, const void *problem);
+rill_status rl_dispatch(rill_context *context, const rl_signature *signature, const void *args, void *problem,
+                        rl_run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* Host tensors for a backend whose memory is elsewhere. */
+/* The way from a checked problem to the backend, with host tensors staged where its memory is elsewhere. */
 #include "context.h"
 #include "signature.h"
 
@@ -45,7 +45,7 @@ static rill_status place(rill_context *context, const rill_tensor *host, rill_te
     return RILL_OK;
 }
 
-rill_status rl_stage_in(rill_context *context, const rl_signature *signature, void *problem)
+static rill_status stage_in(rill_context *context, const rl_signature *signature, void *problem)
 {
     rill_status status = RILL_OK;
     for (int k = 0; k < signature->argument_count && status == RILL_OK; k++) {
@@ -62,7 +62,8 @@ rill_status rl_stage_in(rill_context *context, const rl_signature *signature, vo
     return status;
 }
 
-rill_status rl_stage_out(rill_context *context, const rl_signature *signature, const void *args, const void *problem)
+static rill_status stage_out(rill_context *context, const rl_signature *signature, const void *args,
+                             const void *problem)
 {
     rill_status status = RILL_OK;
     for (int k = 0; k < signature->argument_count && status == RILL_OK; k++) {
@@ -73,5 +74,18 @@ rill_status rl_stage_out(rill_context *context, const rl_signature *signature, c
         if (!device->data || host->device == context->backend->memory) continue;
         status = context->backend->copy(context, host, device);
     }
+    return status;
+}
+
+rill_status rl_dispatch(rill_context *context, const rl_signature *signature, const void *args, void *problem,
+                        rl_run *run)
+{
+    if (!run)
+        return rl_fail(context, RILL_UNSUPPORTED, "%s: the %s backend does not have it", signature->name,
+                       context->backend->name);
+    rl_workspace_reset(context);
+    rill_status status = stage_in(context, signature, problem);
+    if (status == RILL_OK) status = run(context, problem);
+    if (status == RILL_OK) status = stage_out(context, signature, args, problem);
     return status;
 }

@@ -14,11 +14,13 @@ typedef enum op_role { OP_INPUT, OP_OPTIONAL_INPUT, OP_OUTPUT, OP_OPTIONAL_OUTPU
 
 /* Which types a tensor may have, given the type of the activations (SPEC, "Types"). */
 typedef enum op_kind {
-    OP_ACTIVATION, /* the type of x */
-    OP_WEIGHT,     /* the type of x, or f32 when that is 16-bit */
-    OP_PARAMETER,  /* the accumulation type: f64 with f64, else f32 */
-    OP_STATE,      /* the accumulation type or the type of x */
-    OP_OFFSETS     /* i64 */
+    OP_ACTIVATION, /* the type of the first tensor */
+    OP_GRADIENT,   /* of an activation: its type, or f32 where that is real */
+    OP_WEIGHT,     /* the type of the first tensor, or f32 when that is 16-bit */
+    OP_PARAMETER,  /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first tensor */
+    OP_STATE,      /* the accumulation type or the type of the first tensor */
+    OP_STATE_GRADIENT, /* the same, or f32 where that is real */
+    OP_OFFSETS         /* i64 */
 } op_kind;
 
 /* A normal value of this mean and deviation (weights are also scaled by 1/sqrt(last axis)), or -exp of it. */
@@ -63,6 +65,10 @@ typedef struct op_cost {
 
 typedef struct op {
     const char *name;
+    bool takes_complex; /* activations may be c64 or c128 */
+    const struct op
+        *backward; /* the operator of its gradients; NULL: there is none.  Its tensors are, by name, the
+                      forward's inputs and outputs, dOUTPUT for upstream gradients, dINPUT for its own outputs */
     size_t args_size;
     const op_tensor *tensors;
     int tensor_count;
@@ -105,5 +111,10 @@ void op_sizes_complete(op_sizes *sizes, const op *row, const void *args);
 
 /* The type in which a tensor is kept by default beside activations of this type. */
 rill_dtype op_default_type(op_kind kind, rill_dtype activations);
+
+bool op_type_is_complex(rill_dtype dtype);
+
+/* What the reference stores results in beside these activations: f64, or c128. */
+rill_dtype op_wide_type(rill_dtype activations);
 
 #endif

@@ -18,6 +18,7 @@
 #define RILL_RILL_H
 
 #include <rill/context.h>
+#include <rill/scan.h>
 #include <rill/selective_layer.h>
 #include <rill/selective_scan.h>
 #include <rill/status.h>

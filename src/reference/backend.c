@@ -5,39 +5,34 @@
 #include "../context.h"
 #include "../host.h"
 
-#define DECLARE(name, tag)                                                                                           \
-    rill_status rl_reference_##name##_##tag(rill_context *context, const rl_##name##_problem *problem)
+/*
+ * An operator's three compilations, and its functions in the two tables; `leader` is the tensor whose type says what
+ * the accumulation type is.
+ */
+#define OPERATOR(name, leader)                                                                                       \
+    rill_status rl_reference_##name##_f32(rill_context *context, const rl_##name##_problem *problem);                \
+    rill_status rl_reference_##name##_f64(rill_context *context, const rl_##name##_problem *problem);                \
+    rill_status rl_reference_##name##_wide(rill_context *context, const rl_##name##_problem *problem);               \
+    static rill_status reference_##name(rill_context *context, const rl_##name##_problem *problem)                   \
+    {                                                                                                                \
+        return is_double(problem->leader.dtype) ? rl_reference_##name##_wide(context, problem)                       \
+                                                : rl_reference_##name##_f64(context, problem);                       \
+    }                                                                                                                \
+    static rill_status loop_##name(rill_context *context, const rl_##name##_problem *problem)                        \
+    {                                                                                                                \
+        return is_double(problem->leader.dtype) ? rl_reference_##name##_f64(context, problem)                        \
+                                                : rl_reference_##name##_f32(context, problem);                       \
+    }
 
-DECLARE(selective_scan, f32);
-DECLARE(selective_scan, f64);
-DECLARE(selective_scan, wide);
-DECLARE(selective_layer, f32);
-DECLARE(selective_layer, f64);
-DECLARE(selective_layer, wide);
-
-static rill_status reference_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)
+static bool is_double(rill_dtype dtype)
 {
-    return problem->x.dtype == RILL_F64 ? rl_reference_selective_scan_wide(context, problem)
-                                        : rl_reference_selective_scan_f64(context, problem);
+    return dtype == RILL_F64 || dtype == RILL_C128;
 }
 
-static rill_status reference_selective_layer(rill_context *context, const rl_selective_layer_problem *problem)
-{
-    return problem->x.dtype == RILL_F64 ? rl_reference_selective_layer_wide(context, problem)
-                                        : rl_reference_selective_layer_f64(context, problem);
-}
-
-static rill_status loop_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)
-{
-    return problem->x.dtype == RILL_F64 ? rl_reference_selective_scan_f64(context, problem)
-                                        : rl_reference_selective_scan_f32(context, problem);
-}
-
-static rill_status loop_selective_layer(rill_context *context, const rl_selective_layer_problem *problem)
-{
-    return problem->x.dtype == RILL_F64 ? rl_reference_selective_layer_f64(context, problem)
-                                        : rl_reference_selective_layer_f32(context, problem);
-}
+OPERATOR(scan, a)
+OPERATOR(scan_backward, a)
+OPERATOR(selective_scan, x)
+OPERATOR(selective_layer, x)
 
 static rill_status open_nothing(rill_context *context)
 {
@@ -68,6 +63,8 @@ const rl_backend rl_backend_reference = {
     .free = rl_host_free,
     .copy = rl_host_copy,
     .synchronize = rl_host_synchronize,
+    .scan = reference_scan,
+    .scan_backward = reference_scan_backward,
     .selective_scan = reference_selective_scan,
     .selective_layer = reference_selective_layer,
 };
@@ -83,6 +80,8 @@ const rl_backend rl_backend_loop = {
     .free = rl_host_free,
     .copy = rl_host_copy,
     .synchronize = rl_host_synchronize,
+    .scan = loop_scan,
+    .scan_backward = loop_scan_backward,
     .selective_scan = loop_selective_scan,
     .selective_layer = loop_selective_layer,
 };

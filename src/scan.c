@@ -1,0 +1,123 @@
+/* scan, the front: the arguments of both directions as data, what the rows cannot say, and the way to the backend. */
+#include <rill/scan.h>
+
+#include <stddef.h>
+
+#include "context.h"
+#include "signature.h"
+
+enum { CHANNELS = RL_OWN_SIZE, SIZES };
+
+/* Forward */
+
+#define PLACE(field) #field, offsetof(rill_scan_args, field), offsetof(rl_scan_problem, field)
+
+static const rl_argument arguments[] = {
+    {PLACE(a), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {PLACE(b), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, NULL},
+    {PLACE(h), RL_OUTPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, "b"},
+    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, "h_init"},
+};
+
+static const rl_size sizes[SIZES] = {
+    [RL_BATCH] = {"batch", offsetof(rl_scan_problem, batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {"length", offsetof(rl_scan_problem, length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {"sequences", offsetof(rl_scan_problem, sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {"channels", offsetof(rl_scan_problem, channels), CHANNELS, NULL},
+};
+
+static const rl_signature signature = {
+    .name = "scan",
+    .takes_complex = true,
+    .arguments = arguments,
+    .argument_count = sizeof arguments / sizeof arguments[0],
+    .sizes = sizes,
+    .size_count = SIZES,
+    .reserved = offsetof(rill_scan_args, reserved),
+};
+
+static rill_status run(rill_context *context, const void *problem)
+{
+    return context->backend->scan(context, problem);
+}
+
+rill_status rill_scan(rill_context *context, const rill_scan_args *args)
+{
+    rl_scan_problem problem = {0};
+    if (!context) return RILL_INVALID_NULL;
+    rill_status status = rl_check(context, &signature, args, &problem);
+    if (status != RILL_OK) return status;
+    problem.reverse = args->reverse;
+    if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
+    return rl_dispatch(context, &signature, args, &problem, context->backend->scan ? run : NULL);
+}
+
+/* Backward */
+
+#define BACKWARD_PLACE(field)                                                                                        \
+#field, offsetof(rill_scan_backward_args, field), offsetof(rl_scan_backward_problem, field)
+
+static const rl_argument backward_arguments[] = {
+    {BACKWARD_PLACE(a), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {BACKWARD_PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {BACKWARD_PLACE(h), RL_OPTIONAL_INPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {BACKWARD_PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, NULL},
+    {BACKWARD_PLACE(dh), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {BACKWARD_PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 2, {RL_SEQUENCES, CHANNELS}, NULL},
+    {BACKWARD_PLACE(da), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {BACKWARD_PLACE(db), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {BACKWARD_PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 2, {RL_SEQUENCES, CHANNELS}, NULL},
+};
+
+static const rl_size backward_sizes[SIZES] = {
+    [RL_BATCH] = {"batch", offsetof(rl_scan_backward_problem, batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {"length", offsetof(rl_scan_backward_problem, length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {"sequences", offsetof(rl_scan_backward_problem, sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {"channels", offsetof(rl_scan_backward_problem, channels), CHANNELS, NULL},
+};
+
+static const rl_signature backward_signature = {
+    .name = "scan_backward",
+    .takes_complex = true,
+    .arguments = backward_arguments,
+    .argument_count = sizeof backward_arguments / sizeof backward_arguments[0],
+    .sizes = backward_sizes,
+    .size_count = SIZES,
+    .reserved = offsetof(rill_scan_backward_args, reserved),
+};
+
+static bool is_given(const rill_tensor *tensor)
+{
+    return tensor->dtype != RILL_ABSENT;
+}
+
+static rill_status check_wanted(rill_context *context, const rill_scan_backward_args *args)
+{
+    if (is_given(&args->da) && !is_given(&args->h))
+        return rl_fail(context, RILL_INVALID_NULL,
+                       "h: not given, expected a tensor [batch, length, channels] (da is given)");
+    if (is_given(&args->dh_init) && !is_given(&args->h_init))
+        return rl_fail(context, RILL_INVALID_NULL,
+                       "h_init: not given, expected a tensor [sequences, channels] (dh_init is given)");
+    return RILL_OK;
+}
+
+static rill_status run_backward(rill_context *context, const void *problem)
+{
+    return context->backend->scan_backward(context, problem);
+}
+
+rill_status rill_scan_backward(rill_context *context, const rill_scan_backward_args *args)
+{
+    rl_scan_backward_problem problem = {0};
+    if (!context) return RILL_INVALID_NULL;
+    rill_status status = rl_check(context, &backward_signature, args, &problem);
+    if (status == RILL_OK) status = check_wanted(context, args);
+    if (status != RILL_OK) return status;
+    problem.reverse = args->reverse;
+    if (!problem.da.data && !problem.db.data && !problem.dh_init.data) return RILL_OK; /* none wanted, or all empty */
+    return rl_dispatch(context, &backward_signature, args, &problem,
+                       context->backend->scan_backward ? run_backward : NULL);
+}
