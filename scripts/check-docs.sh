@@ -25,7 +25,7 @@ cat >"$work/fragment.h" <<'END'
 extern rill_context *ctx;
 extern rill_cuda_stream stream;
 extern int64_t batch, length, channels, states, rank;
-extern float *x, *delta, *A, *B, *C, *z, *y, *h;
+extern float *x, *delta, *A, *B, *C, *z, *y, *h, *a, *b, *dh, *da, *db;
 extern float *W_delta, *W_delta_down, *W_B, *W_C, *A_log, *b_delta, *D;
 extern rill_selective_scan_args scan;
 END

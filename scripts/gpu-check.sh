@@ -50,7 +50,7 @@ for section in "$@"; do
         ;;
     tests)
         step "tests" meson test -C $directory --no-rebuild --print-errorlogs
-        step "case files" $directory/tools/rill check tests/data/selective_*.safetensors
+        step "case files" $directory/tools/rill check tests/data/*.safetensors
         ;;
     sanitize)
         for tool in memcheck racecheck initcheck; do
