@@ -18,7 +18,7 @@ static void *poisoned(size_t bytes)
 static bool add_output(call *made, int row, const op_sizes *sizes, rill_dtype activations, bool wide)
 {
     const op_tensor *tensor = &made->operation->tensors[row];
-    rill_dtype dtype = wide ? RILL_F64 : op_default_type(tensor->kind, activations);
+    rill_dtype dtype = wide ? op_wide_type(activations) : op_default_type(tensor->kind, activations);
     int64_t shape[RILL_MAX_RANK];
     size_t bytes = rill_dtype_size(dtype);
     bool empty = false;
@@ -41,8 +41,11 @@ bool call_open(call *made, const op *operation, const void *inputs, const op_siz
     *made = (call){.operation = operation, .args = malloc(operation->args_size)};
     bool good = made->args != NULL;
     if (good) memcpy(made->args, inputs, operation->args_size);
-    for (int row = 0; good && row < operation->tensor_count; row++)
-        if (op_is_output(&operation->tensors[row])) good = add_output(made, row, sizes, activations, wide);
+    for (int row = 0; good && row < operation->tensor_count; row++) {
+        const op_tensor *tensor = &operation->tensors[row];
+        if (op_is_output(tensor) && op_output_possible(operation, tensor, inputs))
+            good = add_output(made, row, sizes, activations, wide);
+    }
     if (good) return true;
     call_close(made);
     return failure_set(why, "out of memory for the outputs");

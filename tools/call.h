@@ -16,8 +16,8 @@ typedef struct call {
 } call;
 
 /*
- * Copies the args and adds every output, optional ones too, poisoned with NaN.  Types are the defaults beside these
- * activations, or F64 when wide.
+ * Copies the args and adds every output that the inputs allow, optional ones too, poisoned with NaN.  Types are the
+ * defaults beside these activations, or op_wide_type when wide.
  */
 bool call_open(call *made, const op *operation, const void *inputs, const op_sizes *sizes, rill_dtype activations,
                bool wide, failure *why);

@@ -13,7 +13,7 @@
 
 typedef struct slice {
     long double error, right, rounding; /* sums of squares: out - right, right, loop - ref */
-    int64_t elements;                   /* that are in the sums */
+    int64_t elements;                   /* numbers that are in the sums */
     int64_t mismatches;                 /* special values that are not as they must be */
 } slice;
 
@@ -44,7 +44,7 @@ double measure_tolerance(rill_dtype activations, bool gradient)
     return gradient ? 1e-5 : 2e-6;
 }
 
-static double load_at(const rill_tensor *tensor, int64_t element)
+static double load_at(const rill_tensor *tensor, int64_t element, int part)
 {
     const char *at = (const char *)tensor->data + element * (int64_t)rill_dtype_size(tensor->dtype);
     switch (tensor->dtype) {
@@ -58,19 +58,31 @@ static double load_at(const rill_tensor *tensor, int64_t element)
         return (double)rl_float_from_f16(*(const uint16_t *)at);
     case RILL_I64:
         return (double)*(const int64_t *)at;
-    case RILL_ABSENT:
     case RILL_C64:
+        return (double)((const float *)at)[part];
     case RILL_C128:
+        return ((const double *)at)[part];
+    case RILL_ABSENT:
         break;
     }
     return NAN;
 }
 
-double measure_load(const rill_tensor *tensor, const int64_t *index)
+int measure_parts(rill_dtype dtype)
+{
+    return op_type_is_complex(dtype) ? 2 : 1;
+}
+
+double measure_load_part(const rill_tensor *tensor, const int64_t *index, int part)
 {
     int64_t element = 0;
     for (int axis = 0; axis < tensor->rank; axis++) element += index[axis] * tensor->stride[axis];
-    return load_at(tensor, element);
+    return load_at(tensor, element, part);
+}
+
+double measure_load(const rill_tensor *tensor, const int64_t *index)
+{
+    return measure_load_part(tensor, index, 0);
 }
 
 /* The least magnitude that rounds to infinity in a storage type: the middle between its largest value and 2^emax. */
@@ -78,15 +90,15 @@ static double overflow_limit(rill_dtype storage)
 {
     switch (storage) {
     case RILL_F32:
+    case RILL_C64:
         return 0x1.ffffffp127;
     case RILL_BF16:
         return 0x1.ffp127;
     case RILL_F16:
         return 65520.0;
     case RILL_F64:
-    case RILL_ABSENT:
-    case RILL_C64:
     case RILL_C128:
+    case RILL_ABSENT:
     case RILL_I64:
         break;
     }
@@ -98,13 +110,13 @@ static bool same_special(double left, double right)
     return isnan(right) ? isnan(left) != 0 : left == right;
 }
 
-/* An element of the four tensors. */
+/* A number of the four tensors. */
 typedef struct element {
     double out, right, ref, loop;
 } element;
 
 /*
- * Adds one element.  Where the plain loop itself is not finite though the reference is, nothing can be asked of out.
+ * Adds one number.  Where the plain loop itself is not finite though the reference is, nothing can be asked of out.
  * A right value within the tolerance of the overflow limit may land on either side of it.
  */
 static void add_element(slice *sums, element at, double limit, double tolerance)
@@ -133,6 +145,15 @@ static void add_element(slice *sums, element at, double limit, double tolerance)
     sums->right += (long double)at.right * (long double)at.right;
     sums->rounding += rounding * rounding;
     sums->elements++;
+}
+
+static element load_element(const rill_tensor *out, const measure_against *against, const int64_t *index, int part)
+{
+    element at = {.out = measure_load_part(out, index, part),
+                  .right = measure_load_part(against->right, index, part)};
+    at.ref = against->loop ? measure_load_part(against->ref, index, part) : 0.0;
+    at.loop = against->loop ? measure_load_part(against->loop, index, part) : 0.0;
+    return at;
 }
 
 static bool is_lane(const char *axis)
@@ -210,13 +231,13 @@ static void sum_slices(slice *slices, const slicing *how, const rill_tensor *out
                        double tolerance)
 {
     int64_t index[RILL_MAX_RANK] = {0}, elements = 1;
+    int parts = measure_parts(out->dtype);
     for (int axis = 0; axis < out->rank; axis++) elements *= out->shape[axis];
     double limit = overflow_limit(out->dtype);
     for (int64_t i = 0; i < elements; i++) {
-        element at = {.out = measure_load(out, index), .right = measure_load(against->right, index)};
-        at.ref = against->loop ? measure_load(against->ref, index) : 0.0;
-        at.loop = against->loop ? measure_load(against->loop, index) : 0.0;
-        add_element(&slices[slice_of(how, out, index)], at, limit, tolerance);
+        slice *sums = &slices[slice_of(how, out, index)];
+        for (int part = 0; part < parts; part++)
+            add_element(sums, load_element(out, against, index, part), limit, tolerance);
         for (int axis = out->rank - 1; axis >= 0 && ++index[axis] == out->shape[axis]; axis--) index[axis] = 0;
     }
 }
@@ -258,9 +279,10 @@ static void judge(measure *result, const slice *slices, const slicing *how, cons
     result->passed = result->failed == 0;
 }
 
-static bool same_shape(const rill_tensor *left, const rill_tensor *right)
+/* Shapes, and whether both are real. */
+static bool same_form(const rill_tensor *left, const rill_tensor *right)
 {
-    if (left->rank != right->rank) return false;
+    if (left->rank != right->rank || measure_parts(left->dtype) != measure_parts(right->dtype)) return false;
     return memcmp(left->shape, right->shape, (size_t)left->rank * sizeof left->shape[0]) == 0;
 }
 
@@ -268,8 +290,8 @@ measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const m
                         const int64_t *offsets, int64_t sequences, double tolerance)
 {
     measure result = {0};
-    bool comparable = out->rank == tensor->rank && same_shape(out, against->right);
-    if (against->loop) comparable = comparable && same_shape(out, against->loop) && same_shape(out, against->ref);
+    bool comparable = out->rank == tensor->rank && same_form(out, against->right);
+    if (against->loop) comparable = comparable && same_form(out, against->loop) && same_form(out, against->ref);
     slicing how = {0};
     slice *slices = NULL;
     if (comparable) {
@@ -277,7 +299,7 @@ measure measure_compare(const op_tensor *tensor, const rill_tensor *out, const m
         result.slices = how.lanes * how.sequences;
         slices = calloc(result.slices > 0 ? (size_t)result.slices : 1, sizeof *slices);
     }
-    if (!slices) { /* shapes that disagree, or no memory: never passed over */
+    if (!slices) { /* forms that disagree, or no memory: never passed over */
         result.worst = INFINITY;
         return result;
     }

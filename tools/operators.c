@@ -42,6 +42,19 @@ bool op_args_given(const op *row, const char *name, const void *args)
     return tensor && ((const rill_tensor *)((const char *)args + tensor->offset))->dtype != RILL_ABSENT;
 }
 
+bool op_is_backward(const op *row)
+{
+    for (const op *const *entry = op_table; *entry; entry++)
+        if ((*entry)->backward == row) return true;
+    return false;
+}
+
+bool op_output_possible(const op *row, const op_tensor *output, const void *args)
+{
+    const op_tensor *of = output->name[0] == 'd' ? op_tensor_find(row, output->name + 1) : NULL;
+    return !of || op_is_output(of) || op_args_given(row, of->name, args);
+}
+
 /* The axis' name without a trailing "+1", and what that adds. */
 static size_t base_length(const char *axis, int64_t *plus)
 {

@@ -98,6 +98,12 @@ const op_tensor *op_tensor_find(const op *row, const char *name);
 const op_option *op_option_find(const op *row, const char *name);
 bool op_is_output(const op_tensor *tensor);
 
+/* Whether its outputs are the gradients of another operator. */
+bool op_is_backward(const op *row);
+
+/* Whether a call with these inputs can have an output: the gradient dX of an input X is there only with X. */
+bool op_output_possible(const op *row, const op_tensor *output, const void *args);
+
 /* The tensor inside an args struct, and whether it is given there. */
 rill_tensor *op_args_tensor(const op_tensor *tensor, void *args);
 bool op_args_given(const op *row, const char *name, const void *args);
