@@ -7,8 +7,9 @@
  * to storage, and elements whose ref is not finite or overflows the storage type must be the same in out, and leave
  * the norms.  Right values from elsewhere (expect.NAME) take ref's place in all but the last term, which is about the
  * rounding of the two runs alone: a wrong expectation must not widen its own bound.  A complex element is two numbers
- * of its slice, each of which may be a special value of its own.  A slice is one sequence of one channel (axes "batch"/"sequences", "channels", "groups", "heads"; the time axis "length" is cut by offsets); a
- * tensor with no batch, sequences or length axis is one slice.
+ * of its slice, each of which may be a special value of its own.  A slice is one sequence of one channel (axes
+ * "batch"/"sequences", "channels", "groups", "heads"; the time axis "length" is cut by offsets); a tensor with no
+ * batch, sequences or length axis is one slice.
  */
 #ifndef TOOLS_MEASURE_H
 #define TOOLS_MEASURE_H
@@ -32,7 +33,8 @@ typedef struct measure {
 /* The bound's tol for an output (or a gradient) whose activations have this type. */
 double measure_tolerance(rill_dtype activations, bool gradient);
 
-/* What an output is held against: host views of its shape, in any real types, or where it is complex any complex ones.
+/* What an output is held against: host views of its shape, in any real types, or where it is complex any complex
+ * ones.
  */
 typedef struct measure_against {
     const rill_tensor *right; /* the right values: ref, or what is expected */
