@@ -1,12 +1,11 @@
 #include "casefile.h"
 
-#include <inttypes.h>
 #include <jansson.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A call's outputs may be larger than its file, through broadcasts, but not without limit. */
-enum { OUTPUT_FACTOR = 64, OUTPUT_ALLOWANCE = 256 << 20 };
+#include "casefile_check.h"
 
 static bool read_operation(casefile *read, failure *why)
 {
@@ -60,6 +59,19 @@ static bool read_options(casefile *read, failure *why)
     return good;
 }
 
+/* A complex number is aligned to 8 bytes, its parts in the file perhaps only to 4. */
+static bool align_pairs(stored_tensor *tensor, failure *why)
+{
+    size_t bytes = 8;
+    if ((uintptr_t)tensor->view.data % bytes == 0) return true;
+    for (int axis = 0; axis < tensor->view.rank; axis++) bytes *= (size_t)tensor->view.shape[axis];
+    tensor->copy = malloc(bytes ? bytes : 1);
+    if (!tensor->copy) return failure_set(why, "out of memory");
+    memcpy(tensor->copy, tensor->view.data, bytes);
+    tensor->view.data = tensor->copy;
+    return true;
+}
+
 /* Turns a real tensor with a last axis of 2 into a complex one. */
 static bool make_complex(stored_tensor *tensor, failure *why)
 {
@@ -70,7 +82,7 @@ static bool make_complex(stored_tensor *tensor, failure *why)
     view->dtype = single ? RILL_C64 : RILL_C128;
     view->rank--;
     for (int axis = 0; axis < view->rank; axis++) view->stride[axis] /= 2;
-    return true;
+    return !single || align_pairs(tensor, why);
 }
 
 static bool read_complex(casefile *read, failure *why)
@@ -92,11 +104,11 @@ static bool read_complex(casefile *read, failure *why)
     return true;
 }
 
-static bool is_gradient_name(const op *row, const char *name, bool outputs_only)
+/* Whether a stored name is the gradient of an output ("dOUTPUT"): one that comes from above. */
+static bool is_upstream_name(const op *row, const char *name)
 {
-    if (name[0] != 'd') return false;
-    const op_tensor *of = op_tensor_find(row, name + 1);
-    return of && (!outputs_only || op_is_output(of));
+    const op_tensor *of = name[0] == 'd' ? op_tensor_find(row, name + 1) : NULL;
+    return of && op_is_output(of);
 }
 
 /* Takes a stored tensor to where it belongs; a name that belongs nowhere is an error, for it may be a slip. */
@@ -111,13 +123,10 @@ static bool place(casefile *read, const stored_tensor *stored, failure *why)
                                rill_dtype_name(stored->view.dtype), rill_dtype_name(read->activations));
         return true;
     }
-    if (strncmp(stored->name, "expect.", 7) == 0) {
-        const char *name = stored->name + 7;
-        const op_tensor *of = op_tensor_find(row, name);
-        if ((of && op_is_output(of)) || is_gradient_name(row, name, false)) return true;
-    } else if (is_gradient_name(row, stored->name, true)) {
-        return true;
-    }
+    bool expected = strncmp(stored->name, "expect.", 7) == 0;
+    const op_tensor *output = expected ? op_tensor_find(row, stored->name + 7) : NULL;
+    if ((output && op_is_output(output)) || casefile_is_expected_gradient(read, stored->name)) return true;
+    if (!expected && is_upstream_name(row, stored->name)) return true;
     return failure_set(why, "tensor '%.64s' belongs to nothing in %s", stored->name, row->name);
 }
 
@@ -140,73 +149,57 @@ static void take_sizes(casefile *read)
     op_sizes_complete(&read->sizes, row, read->args);
 }
 
-static void broadcast(casefile *read)
+/* Stretches axes of size 1 over an args struct's whole sizes. */
+static void broadcast(const op *row, void *args, const op_sizes *sizes)
 {
-    const op *row = read->operation;
     for (int i = 0; i < row->tensor_count; i++) {
         const op_tensor *tensor = &row->tensors[i];
-        rill_tensor *view = op_args_tensor(tensor, read->args);
+        rill_tensor *view = op_args_tensor(tensor, args);
         if (view->dtype == RILL_ABSENT || view->rank != tensor->rank || tensor->kind == OP_OFFSETS) continue;
         for (int axis = 0; axis < tensor->rank; axis++) {
             if (view->shape[axis] != 1) continue;
-            view->shape[axis] = op_size(&read->sizes, tensor->axes[axis]);
+            view->shape[axis] = op_size(sizes, tensor->axes[axis]);
             if (view->shape[axis] != 1) view->stride[axis] = 0;
         }
     }
 }
 
-/* Bytes of all outputs in their widest form; -1 for more than 2^62. */
-static int64_t output_bytes(const casefile *read)
+static bool wants_gradients(const casefile *read)
 {
-    const op *row = read->operation;
-    int64_t total = 0;
-    for (int i = 0; i < row->tensor_count; i++) {
-        const op_tensor *tensor = &row->tensors[i];
-        if (!op_is_output(tensor)) continue;
-        int64_t bytes = 16;
-        bool empty = false, over = false;
-        for (int axis = 0; axis < tensor->rank; axis++) {
-            int64_t size = op_size(&read->sizes, tensor->axes[axis]);
-            if (size == 0) empty = true;
-            if (size > 0) over |= __builtin_mul_overflow(bytes, size, &bytes);
-        }
-        if (empty) continue;
-        if (over || __builtin_add_overflow(total, bytes, &total) || total > INT64_MAX / 2) return -1;
+    for (size_t i = 0; i < read->file.count; i++) {
+        const char *name = read->file.tensors[i].name;
+        if (is_upstream_name(read->operation, name) || casefile_is_expected_gradient(read, name)) return true;
     }
-    return total;
+    return false;
 }
 
-static bool check_given(const casefile *read, failure *why)
+static void copy_options(const op *to, void *to_args, const op *from, const void *from_args)
 {
-    const op *row = read->operation;
-    for (int i = 0; i < row->tensor_count; i++)
-        if (row->tensors[i].role == OP_INPUT && !op_args_given(row, row->tensors[i].name, read->args))
-            return failure_set(why, "tensor '%s' of %s is missing", row->tensors[i].name, row->name);
-    int64_t bytes = output_bytes(read);
-    if (bytes < 0 || (uint64_t)bytes > (uint64_t)read->file.bytes * OUTPUT_FACTOR + OUTPUT_ALLOWANCE)
-        return failure_set(why, "the outputs would take far more memory than the file");
-    return true;
+    for (int i = 0; i < to->option_count; i++) {
+        const op_option *option = &to->options[i], *same = op_option_find(from, option->name);
+        size_t size = option->type == OP_BOOL ? sizeof(bool) : sizeof(double);
+        if (same) memcpy((char *)to_args + option->offset, (const char *)from_args + same->offset, size);
+    }
 }
 
-/* Expected outputs have exactly the outputs' shapes. */
-static bool check_expected(const casefile *read, failure *why)
+/* The gradients' operator gets the inputs and options that it shares with the forward one, and what comes from above.
+ */
+static bool open_gradients(casefile *read, failure *why)
 {
-    const op *row = read->operation;
+    const op *forward = read->operation, *row = forward->backward;
+    if (!row || !wants_gradients(read)) return true;
+    read->gradient_args = calloc(1, row->args_size);
+    if (!read->gradient_args) return failure_set(why, "out of memory");
     for (int i = 0; i < row->tensor_count; i++) {
-        const op_tensor *tensor = &row->tensors[i];
-        const rill_tensor *view = op_is_output(tensor) ? casefile_expected(read, tensor->name) : NULL;
-        if (!view) continue;
-        if (view->dtype == RILL_I64 || view->dtype == RILL_C64 || view->dtype == RILL_C128)
-            return failure_set(why, "expect.%s: type %s is not real", tensor->name, rill_dtype_name(view->dtype));
-        if (view->rank != tensor->rank)
-            return failure_set(why, "expect.%s: rank %d, expected %d", tensor->name, (int)view->rank, tensor->rank);
-        for (int axis = 0; axis < tensor->rank; axis++) {
-            int64_t size = op_size(&read->sizes, tensor->axes[axis]);
-            if (view->shape[axis] != size)
-                return failure_set(why, "expect.%s: axis %d is %" PRId64 ", expected %" PRId64 " (%s)", tensor->name,
-                                   axis, view->shape[axis], size, tensor->axes[axis]);
-        }
+        const op_tensor *tensor = &row->tensors[i], *same = op_tensor_find(forward, tensor->name);
+        const stored_tensor *stored = safetensors_find(&read->file, tensor->name);
+        if (same && !op_is_output(same))
+            *op_args_tensor(tensor, read->gradient_args) = *op_args_tensor(same, read->args);
+        else if (stored && !op_is_output(tensor))
+            *op_args_tensor(tensor, read->gradient_args) = stored->view;
     }
+    copy_options(row, read->gradient_args, forward, read->args);
+    broadcast(row, read->gradient_args, &read->sizes);
     return true;
 }
 
@@ -216,8 +209,8 @@ static bool interpret(casefile *read, failure *why)
     for (size_t i = 0; i < read->file.count; i++)
         if (!place(read, &read->file.tensors[i], why)) return false;
     take_sizes(read);
-    broadcast(read);
-    return check_given(read, why) && check_expected(read, why);
+    broadcast(read->operation, read->args, &read->sizes);
+    return open_gradients(read, why) && casefile_check(read, why);
 }
 
 bool casefile_read(const char *path, casefile *read, failure *why)
@@ -232,21 +225,36 @@ bool casefile_read(const char *path, casefile *read, failure *why)
 void casefile_close(casefile *read)
 {
     free(read->args);
+    free(read->gradient_args);
     safetensors_close(&read->file);
     *read = (casefile){0};
 }
 
-const rill_tensor *casefile_expected(const casefile *read, const char *output)
+const rill_tensor *casefile_expected(const casefile *read, const char *name)
 {
     for (size_t i = 0; i < read->file.count; i++) {
         const stored_tensor *stored = &read->file.tensors[i];
-        if (strncmp(stored->name, "expect.", 7) == 0 && strcmp(stored->name + 7, output) == 0) return &stored->view;
+        if (strncmp(stored->name, "expect.", 7) == 0 && strcmp(stored->name + 7, name) == 0) return &stored->view;
     }
     return NULL;
 }
 
 bool casefile_is_expected_gradient(const casefile *read, const char *stored_name)
 {
-    if (strncmp(stored_name, "expect.", 7) != 0 || op_tensor_find(read->operation, stored_name + 7)) return false;
-    return is_gradient_name(read->operation, stored_name + 7, false);
+    const op *row = read->operation;
+    if (strncmp(stored_name, "expect.d", 8) != 0 || op_tensor_find(row, stored_name + 7)) return false;
+    if (!row->backward) return op_tensor_find(row, stored_name + 8) != NULL;
+    const op_tensor *gradient = op_tensor_find(row->backward, stored_name + 7);
+    return gradient && op_is_output(gradient);
+}
+
+/* No operator has a complex tensor of RILL_MAX_RANK axes. */
+rill_tensor casefile_stored_view(const rill_tensor *view)
+{
+    if (!op_type_is_complex(view->dtype) || view->rank == RILL_MAX_RANK) return *view;
+    int64_t shape[RILL_MAX_RANK];
+    for (int axis = 0; axis < view->rank; axis++) shape[axis] = view->shape[axis];
+    shape[view->rank] = 2;
+    rill_dtype part = view->dtype == RILL_C64 ? RILL_F32 : RILL_F64;
+    return rill_tensor_view(view->device, view->data, part, view->rank + 1, shape, NULL);
 }

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "call.h"
 #include "casefile.h"
 #include "commands.h"
+#include "solution.h"
 #include "targets.h"
 #include "verify.h"
 
@@ -14,7 +14,10 @@ static const char usage[] =
     "usage: rill check [--backend auto|cpu|cuda|reference|loop] [--isa auto|baseline|avx2|avx512]\n"
     "                  [--threads N] [--reproducible] CASE...\n\n"
     "Computes each case on every backend and instruction set that this machine has (or on those chosen) and\n"
-    "compares slice by slice with the file's expect.NAME, or with the reference where the file has none.  A line a\n"
+    "compares slice by slice with the file's expect.NAME, or with the reference where the file has none.  A file "
+    "with\n"
+    "upstream gradients (dOUTPUT) is run backward too, and each gradient dNAME compared with expect.dNAME.  A line "
+    "a\n"
     "tensor: relative error, the worst slice's error over its bound, PASS or FAIL.  Exit status 1 on a miss.\n";
 
 /* The contexts of one invocation; NULL where a target was not chosen or is not available. */
@@ -86,19 +89,20 @@ static void print_place(const char *path, const char *where)
     printf("%-*.*s  %-12s ", 31, length, name, where);
 }
 
-static void print_line(tally *all, const char *path, const char *where, const op_tensor *tensor,
-                       const rill_tensor *out, const measure *result)
+static void print_line(tally *all, const char *path, const char *where, const outcome *out, const measure *result)
 {
     char shape[160] = "";
     size_t used = 0;
-    for (int axis = 0; axis < out->rank; axis++)
-        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, axis ? "," : "", out->shape[axis]);
+    const rill_tensor *view = out->view;
+    for (int axis = 0; axis < view->rank; axis++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, axis ? "," : "", view->shape[axis]);
     print_place(path, where);
-    printf("%-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", tensor->name, rill_dtype_name(out->dtype), shape,
-           result->relative_error, result->worst, result->passed ? "PASS" : "FAIL");
+    printf("%-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", out->tensor->name, rill_dtype_name(view->dtype),
+           shape, result->relative_error, result->worst, result->passed ? "PASS" : "FAIL");
     if (!result->passed) {
         printf("  (%" PRId64 " of %" PRId64 " slices, worst at [", result->failed, result->slices);
-        for (int axis = 0; axis < out->rank; axis++) printf("%s%" PRId64, axis ? "," : "", result->worst_index[axis]);
+        for (int axis = 0; axis < view->rank; axis++)
+            printf("%s%" PRId64, axis ? "," : "", result->worst_index[axis]);
         printf("]; %" PRId64 " special values differ)", result->special_mismatches);
     }
     printf("\n");
@@ -108,41 +112,40 @@ static void print_line(tally *all, const char *path, const char *where, const op
 
 static void check_reference(tally *all, const char *path, const judge *right)
 {
-    const op *row = right->from->operation;
-    for (int i = 0; i < row->tensor_count; i++) {
-        const op_tensor *tensor = &row->tensors[i];
-        if (!op_is_output(tensor)) continue;
+    outcome list[SOLUTION_MAX_OUTCOMES];
+    int count = solution_list(&right->ref, list);
+    for (int i = 0; i < count; i++) {
         bool known;
-        measure result = judge_reference(right, tensor, &known);
+        const char *name = list[i].tensor->name;
+        measure result = judge_reference(right, &list[i], &known);
         if (known) {
-            print_line(all, path, "reference", tensor, op_args_tensor(tensor, right->ref.args), &result);
+            print_line(all, path, "reference", &list[i], &result);
         } else {
             print_place(path, "reference");
-            printf("%-8s is the judge: the file has no expect.%s\n", tensor->name, tensor->name);
+            printf("%-8s is the judge: the file has no expect.%s\n", name, name);
         }
     }
 }
 
+/* What is there is judged, also where the gradients then cannot be computed. */
 static bool check_target(tally *all, const char *path, const judge *right, int which, failure *why)
 {
-    const casefile *from = right->from;
-    call made;
-    if (!call_open(&made, from->operation, from->args, &from->sizes, from->activations, false, why)) return false;
-    bool good = call_run(&made, all->context[which], why);
-    for (int i = 0; good && i < from->operation->tensor_count; i++) {
-        const op_tensor *tensor = &from->operation->tensors[i];
-        if (!op_is_output(tensor)) continue;
-        const rill_tensor *out = op_args_tensor(tensor, made.args);
-        measure result = judge_output(right, tensor, out);
-        print_line(all, path, target_table[which].name, tensor, out, &result);
+    solution made;
+    if (!solution_open(&made, right->from, all->context[which], false, why)) return false;
+    bool good = solution_add_gradients(&made, all->context[which], why);
+    outcome list[SOLUTION_MAX_OUTCOMES];
+    int count = solution_list(&made, list);
+    for (int i = 0; i < count; i++) {
+        measure result = judge_outcome(right, &list[i]);
+        print_line(all, path, target_table[which].name, &list[i], &result);
     }
-    call_close(&made);
+    solution_close(&made);
     return good;
 }
 
 static void list_gradients(const char *path, const casefile *from)
 {
-    for (size_t i = 0; i < from->file.count; i++) {
+    for (size_t i = 0; !from->operation->backward && i < from->file.count; i++) {
         const char *name = from->file.tensors[i].name;
         if (!casefile_is_expected_gradient(from, name)) continue;
         print_place(path, "-");

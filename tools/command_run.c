@@ -1,23 +1,25 @@
-/* rill run: computes a case file's operator, prints a line an output, writes the outputs. */
+/* rill run: computes a case file's operator and gradients, prints a line a tensor, writes the tensors. */
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "call.h"
 #include "casefile.h"
 #include "commands.h"
 #include "measure.h"
 #include "output.h"
 #include "safetensors.h"
+#include "solution.h"
 #include "targets.h"
 
 static const char usage[] =
     "usage: rill run CASE [-o OUT] [--backend auto|cpu|cuda|reference|loop] [--isa auto|baseline|avx2|avx512]\n"
     "                [--threads N] [--reproducible]\n\n"
-    "Computes the operator of a case file (safetensors with metadata op, dtype and options), prints a line an\n"
-    "output, and with -o writes the outputs to a safetensors file.\n";
+    "Computes the operator of a case file (safetensors with metadata op, dtype and options), and with upstream\n"
+    "gradients (dOUTPUT) in the file also the gradients.  Prints a line an output or gradient, and with -o writes "
+    "them\n"
+    "to a safetensors file.\n";
 
 typedef struct run_choice {
     target_choice target;
@@ -71,40 +73,48 @@ static bool parse(int argc, char **argv, run_choice *choice, failure *why)
 static double norm(const rill_tensor *tensor)
 {
     int64_t index[RILL_MAX_RANK] = {0}, elements = 1;
+    int parts = measure_parts(tensor->dtype);
     for (int axis = 0; axis < tensor->rank; axis++) elements *= tensor->shape[axis];
     long double sum = 0.0L;
     for (int64_t i = 0; i < elements; i++) {
-        long double value = (long double)measure_load(tensor, index);
-        sum += value * value;
+        for (int part = 0; part < parts; part++) {
+            long double value = (long double)measure_load_part(tensor, index, part);
+            sum += value * value;
+        }
         for (int axis = tensor->rank - 1; axis >= 0 && ++index[axis] == tensor->shape[axis]; axis--) index[axis] = 0;
     }
     return (double)sqrtl(sum);
 }
 
-static void print_outputs(const call *made)
+static void print_outcomes(const solution *made)
 {
-    for (int i = 0; i < made->operation->tensor_count; i++) {
-        const op_tensor *tensor = &made->operation->tensors[i];
-        if (!op_is_output(tensor)) continue;
-        const rill_tensor *view = op_args_tensor(tensor, made->args);
-        printf("%-8s %-4s [", tensor->name, rill_dtype_name(view->dtype));
+    outcome list[SOLUTION_MAX_OUTCOMES];
+    int count = solution_list(made, list);
+    for (int i = 0; i < count; i++) {
+        const rill_tensor *view = list[i].view;
+        printf("%-8s %-4s [", list[i].tensor->name, rill_dtype_name(view->dtype));
         for (int axis = 0; axis < view->rank; axis++) printf("%s%" PRId64, axis ? "," : "", view->shape[axis]);
         printf("]  norm %.9g\n", norm(view));
     }
 }
 
-static bool write_outputs(const call *made, const casefile *from, const char *backend, output *to, failure *why)
+static bool write_outcomes(const solution *made, const char *backend, output *to, failure *why)
 {
-    stored_tensor stored[OP_MAX_TENSORS] = {0};
-    size_t count = 0;
-    for (int i = 0; i < made->operation->tensor_count; i++) {
-        const op_tensor *tensor = &made->operation->tensors[i];
-        if (!op_is_output(tensor)) continue;
-        stored[count++] = (stored_tensor){.name = tensor->name, .view = *op_args_tensor(tensor, made->args)};
+    const casefile *from = made->from;
+    outcome list[SOLUTION_MAX_OUTCOMES];
+    stored_tensor stored[SOLUTION_MAX_OUTCOMES] = {0};
+    char complex_names[1024] = "";
+    size_t count = (size_t)solution_list(made, list), used = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = list[i].tensor->name;
+        stored[i] = (stored_tensor){.name = name, .view = casefile_stored_view(list[i].view)};
+        if (op_type_is_complex(list[i].view->dtype))
+            used +=
+                (size_t)snprintf(complex_names + used, sizeof complex_names - used, "%s%s", used ? "," : "", name);
     }
     const metadata_entry metadata[] = {
-        {"op", made->operation->name}, {"dtype", rill_dtype_name(from->activations)},
-        {"options", from->options},    {"complex", ""},
+        {"op", from->operation->name}, {"dtype", rill_dtype_name(from->activations)},
+        {"options", from->options},    {"complex", complex_names},
         {"backend", backend},          {NULL, NULL},
     };
     return output_begin(to, why) && safetensors_write(to->file, stored, count, metadata, why);
@@ -117,19 +127,19 @@ static bool compute(const run_choice *choice, const casefile *from, output *to, 
     if (rill_context_create(&choice->target.options, &context) != RILL_OK)
         return failure_set(why, "%s", rill_last_error(NULL));
     const char *backend = target_name_of(context);
-    call made;
-    bool good = call_open(&made, from->operation, from->args, &from->sizes, from->activations, false, why);
+    solution made;
+    bool good = solution_open(&made, from, context, false, why);
     if (good) {
-        good = call_run(&made, context, why);
+        good = solution_add_gradients(&made, context, why);
         if (good) {
             printf("%s on %s\n", from->operation->name, backend);
-            print_outputs(&made);
+            print_outcomes(&made);
         }
         if (good && to) {
-            good = write_outputs(&made, from, backend, to, why);
+            good = write_outcomes(&made, backend, to, why);
             if (!good) *where = to->path;
         }
-        call_close(&made);
+        solution_close(&made);
     }
     rill_context_destroy(context);
     return good;
