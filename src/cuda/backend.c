@@ -209,6 +209,8 @@ const rl_backend rl_backend_cuda = {
     .synchronize = cuda_synchronize,
     .set_stream = cuda_set_stream,
     .get_stream = cuda_get_stream,
+    .scan = rl_cuda_scan,
+    .scan_backward = rl_cuda_scan_backward,
     .selective_scan = rl_cuda_selective_scan,
     .selective_layer = rl_cuda_selective_layer,
 };

@@ -55,6 +55,8 @@ cudaError_t rl_cuda_prepare_selective_scan(void);
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);
+rill_status rl_cuda_scan(rill_context *context, const rl_scan_problem *problem);
+rill_status rl_cuda_scan_backward(rill_context *context, const rl_scan_backward_problem *problem);
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
 rill_status rl_cuda_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
 
