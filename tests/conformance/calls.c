@@ -6,6 +6,13 @@
 
 #include "strided.h"
 
+int op_count(void)
+{
+    int count = 0;
+    while (op_table[count]) count++;
+    return count;
+}
+
 bool tensor_has_axis(const op_tensor *t, const char *axis)
 {
     for (int k = 0; k < t->rank; k++)
@@ -13,16 +20,12 @@ bool tensor_has_axis(const op_tensor *t, const char *axis)
     return false;
 }
 
-bool state_pair(const test_case *c, int i, int *init, int *final)
+bool state_pair(const test_case *c, int i, int *entry, int *exit)
 {
-    for (int k = 0; k < 4 && c->rules->aliases[k].output; k++) {
-        const op_tensor *output = op_tensor_find(c->op, c->rules->aliases[k].output);
-        if (tensor_has_axis(output, "length") || i-- > 0) continue;
-        *final = (int)(output - c->op->tensors);
-        *init = (int)(op_tensor_find(c->op, c->rules->aliases[k].input) - c->op->tensors);
-        return true;
-    }
-    return false;
+    if (i >= 2 || !c->rules->states[i].entry) return false;
+    *entry = case_tensor_index(c, c->rules->states[i].entry);
+    *exit = case_tensor_index(c, c->rules->states[i].exit);
+    return true;
 }
 
 bool case_option(const test_case *c, const char *name)
@@ -31,32 +34,54 @@ bool case_option(const test_case *c, const char *name)
     return option && c->options[option - c->op->options] != 0;
 }
 
-/* The same values in f64. */
+bool runs_backwards(const test_case *c)
+{
+    return case_option(c, "reverse") != op_is_backward(c->op);
+}
+
+/* The same values in f64, or c128. */
 static rill_tensor widen(rill_tensor narrow)
 {
-    rill_tensor wide = view_alloc_like(&narrow, RILL_F64);
+    rill_tensor made = view_alloc_like(&narrow, op_wide_type(narrow.dtype));
+    rill_tensor wide = view_parts(made), from = view_parts(narrow);
     int64_t index[RILL_MAX_RANK] = {0};
-    if (view_count(&narrow) > 0) {
-        do view_store(&wide, index, view_load(&narrow, index));
-        while (view_next(&narrow, index));
+    if (view_count(&from) > 0) {
+        do view_store(&wide, index, view_load(&from, index));
+        while (view_next(&from, index));
     }
     free(narrow.data);
-    return wide;
+    return made;
+}
+
+/* The same elements in memory whose fastest axis is time. */
+static rill_tensor with_time_last(const op_tensor *t, rill_tensor plain)
+{
+    int time = 0;
+    layout how = layout_contiguous();
+    while (time < t->rank && strcmp(t->axes[time], "length") != 0) time++;
+    if (time >= t->rank) return plain;
+    for (int k = time + 1; k < t->rank; k++) how.order[k - 1] = k;
+    how.order[t->rank - 1] = time;
+    rill_tensor made = view_alloc_like(&plain, plain.dtype);
+    for (int64_t i = t->rank - 1, run = 1; i >= 0; run *= made.shape[how.order[i--]]) made.stride[how.order[i]] = run;
+    view_copy(&made, &plain);
+    free(plain.data);
+    return made;
 }
 
 call call_make(const test_case *c, bool wide)
 {
-    call made = {.c = c};
-    int init, final;
+    call made = {.c = c, .wide = wide};
+    int entry, exit;
     for (int i = 0; i < c->op->tensor_count; i++) {
         const op_tensor *t = &c->op->tensors[i];
+        rill_dtype dtype = wide ? op_wide_type(c->activations) : c->tensors[i].dtype;
         if (!c->tensors[i].given) continue;
-        made.tensor[i] = op_is_output(t)
-                             ? view_alloc(wide ? RILL_F64 : c->tensors[i].dtype, t->rank, c->tensors[i].shape)
-                             : case_values(c, i);
+        made.tensor[i] = op_is_output(t) ? view_alloc(dtype, t->rank, c->tensors[i].shape) : case_values(c, i);
+        if (c->time_last) made.tensor[i] = with_time_last(t, made.tensor[i]);
     }
-    for (int i = 0; wide && state_pair(c, i, &init, &final); i++)
-        if (made.tensor[init].data) made.tensor[init] = widen(made.tensor[init]);
+    for (int i = 0; wide && state_pair(c, i, &entry, &exit); i++)
+        if (made.tensor[entry].data) made.tensor[entry] = widen(made.tensor[entry]);
     call_clear_outputs(&made);
     return made;
 }
@@ -106,7 +131,8 @@ bool calls_same_outputs(const call *a, const call *b, const char *what)
         if (!a->tensor[i].data || !op_is_output(t) || view_same(&a->tensor[i], &b->tensor[i], at)) continue;
         printf("%s: %s differs at", what, t->name);
         for (int k = 0; k < t->rank; k++) printf(" %lld", (long long)at[k]);
-        printf(": %.17g and %.17g\n", view_load(&a->tensor[i], at), view_load(&b->tensor[i], at));
+        printf(": %.17g and %.17g%s\n", view_load(&a->tensor[i], at), view_load(&b->tensor[i], at),
+               op_type_is_complex(a->tensor[i].dtype) ? " (real parts)" : "");
         return false;
     }
     return true;

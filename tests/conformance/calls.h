@@ -8,13 +8,15 @@
 #include "draw.h"
 #include "run.h"
 
-/* Every tensor of a case, contiguous: drawn inputs, and outputs full of a value that no result has. */
+/* Every tensor of a case, contiguous or with time as the fastest axis: drawn inputs, and outputs full of a value that
+ * no result has. */
 typedef struct call {
     const test_case *c;
     rill_tensor tensor[OP_MAX_TENSORS]; /* own their data; absent ones are zero */
+    bool wide;
 } call;
 
-/* wide: outputs, and states going in, are f64 whatever the case says (reference only). */
+/* wide: outputs, and states going in, are f64 or c128 whatever the case says (reference only). */
 call call_make(const test_case *c, bool wide);
 void call_free(call *made);
 
@@ -31,11 +33,17 @@ bool args_run(rill_context *context, const op *row, args_room *args);
 /* The first output of a that differs from b's in any bit is printed; true where none does. */
 bool calls_same_outputs(const call *a, const call *b, const char *what);
 
+/* The rows of op_table. */
+int op_count(void);
+
 bool tensor_has_axis(const op_tensor *t, const char *axis);
 
 /* The i-th pair of a state's entry and exit (tensor indices); false after the last. */
-bool state_pair(const test_case *c, int i, int *init, int *final);
+bool state_pair(const test_case *c, int i, int *entry, int *exit);
 
 bool case_option(const test_case *c, const char *name);
+
+/* Whether the operator walks from the last step to the first: it is reversed, or a backward that is not. */
+bool runs_backwards(const test_case *c);
 
 #endif

@@ -2,10 +2,11 @@
  * The conformance harness.  From a printed seed it draws calls of every operator (tools/operators.h), runs the judge
  * (reference and loop) and each target, and compares.
  *
- *     conformance [--seed N] [--cases N] [--case K] [--only TARGET] [--quick]
+ *     conformance [--seed N] [--cases N] [--case K] [--only TARGET] [--op OPERATOR] [--quick]
  *
- * --case runs that one case of the seed; --only keeps targets whose name starts so ("cpu", "cpu-avx2", "cuda");
- * --quick is a fixed small set that takes every path of the kernels once, for checkers that slow a run down.
+ * --case runs that one case of the seed; --only keeps targets whose name starts so ("cpu", "cpu-avx2", "cuda"), --op
+ * the cases of one operator; --quick is a fixed small set that takes every path of the kernels once, for checkers that
+ * slow a run down.
  *
  * About other seeds: the bound compares with the rounding of one particular loop, and where a slice has few elements
  * whose terms cancel, that loop can be lucky; an honest float implementation then misses the bound.  Measured, 1500
@@ -17,13 +18,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "calls.h"
 #include "run.h"
 
 enum { SKIPPED = 77, MOST_VENUES = 8, THREAD_CHOICES = 17, MOST_FAILURES = 20 };
 
 typedef struct settings {
     uint64_t seed, cases, only_case;
-    const char *only;
+    const char *only, *op;
     bool quick, one;
 } settings;
 
@@ -68,18 +70,21 @@ static draw_limits quick_limits(uint64_t number)
         {1, 1300, 40, 16, 2}, {1, 130, 64, 64, 4}, {1, 33, 16, 257, 2},  {4, 1, 96, 16, 1},
         {3, 65, 130, 16, 1},  {150, 5, 64, 8, 1},  {1, 1100, 17, 33, 1}, {70, 3, 20, 16, 4},
     };
+    static const int64_t cheap[][5] = {
+        {2, 37, 24},   {1, 20000, 1}, {1, 9000, 3}, {300, 3, 20}, {2, 300, 260}, {1, 2100, 33},
+        {40, 129, 16}, {4, 1, 96},    {3, 65, 130}, {700, 5, 1},  {1, 40000, 2}, {1, 33, 1100},
+    };
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F32, RILL_F64, RILL_F16};
-    draw_limits limits = {.cost = 2e5, .activations = types[number / 2 % 5]};
-    int ops = 0;
-    while (op_table[ops]) ops++;
-    limits.op = op_table[number % (uint64_t)ops];
+    int ops = op_count();
     uint64_t row = number / (uint64_t)ops;
+    draw_limits limits = {.cost = 2e5, .activations = types[row % 5]};
+    limits.op = op_table[number % (uint64_t)ops];
+    limits.complex = row % 4 == 2;
     if (row >= sizeof pins / sizeof pins[0]) return limits;
-    op_size_set(&limits.pinned, "batch", pins[row][0]);
-    op_size_set(&limits.pinned, "length", pins[row][1]);
-    op_size_set(&limits.pinned, "channels", pins[row][2]);
-    op_size_set(&limits.pinned, "states", pins[row][3]);
-    op_size_set(&limits.pinned, "groups", pins[row][4]);
+    const int64_t *pin = plausible_find(limits.op->name)->cheap_steps ? cheap[row] : pins[row];
+    static const char *const axes[] = {"batch", "length", "channels", "states", "groups"};
+    for (int k = 0; k < 5; k++)
+        if (pin[k]) op_size_set(&limits.pinned, axes[k], pin[k]);
     limits.cost = 1e7;
     limits.packed = row % 3 == 1 ? 0 : -1;
     return limits;
@@ -91,7 +96,10 @@ static bool run_case(const judges *j, const settings *s, uint64_t number)
     if (s->quick) limits = quick_limits(number);
     test_case c = case_draw(s->seed, number, &limits);
     judged right;
-    if (s->quick) c.reproducible = number >= 40; /* it may forbid to cut time, which the sizes are there for */
+    if (s->op && strcmp(s->op, c.op->name) != 0) return true;
+    if (s->quick)
+        c.reproducible =
+            number / (uint64_t)op_count() >= 20; /* it may forbid to cut time, which the sizes are there for */
     bool good = judge_case(j, &c, &right);
     if (s->one) case_print(&c);
     for (int t = 0; venue_table[t].name && good; t++) {
@@ -110,16 +118,18 @@ static bool run_case(const judges *j, const settings *s, uint64_t number)
 
 static settings read_arguments(int count, char **words)
 {
-    settings s = {.seed = 5, .cases = 900};
+    settings s = {.seed = 5, .cases = 1800};
     for (int i = 1; i < count; i++) {
         const char *value = i + 1 < count ? words[i + 1] : NULL;
         if (strcmp(words[i], "--quick") == 0) {
             s.quick = true;
-            s.cases = 48;
+            s.cases = 24 * (uint64_t)op_count();
             continue;
         }
         if (value && strcmp(words[i], "--only") == 0) {
             s.only = value;
+        } else if (value && strcmp(words[i], "--op") == 0) {
+            s.op = value;
         } else if (value && strcmp(words[i], "--seed") == 0) {
             s.seed = strtoull(value, NULL, 10);
         } else if (value && strcmp(words[i], "--cases") == 0) {

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FEW_SEQUENCES = 8 };
+
 static bool is_half(rill_dtype dtype)
 {
     return dtype == RILL_BF16 || dtype == RILL_F16;
 }
 
-static int tensor_index(const test_case *c, const char *name)
+int case_tensor_index(const test_case *c, const char *name)
 {
     return (int)(op_tensor_find(c->op, name) - c->op->tensors);
 }
@@ -41,9 +43,13 @@ static int64_t draw_size(rng *r, const test_case *c, const char *axis, const dra
     return size;
 }
 
+/* In runs of the innermost lines, which where steps are cheap are as many as there are elements. */
 static double cost_of(const test_case *c)
 {
     double cost = 0;
+    if (c->rules->cheap_steps)
+        return (double)op_size(&c->sizes, "batch") * (double)op_size(&c->sizes, "length") *
+               (double)op_size(&c->sizes, "channels");
     for (int i = 0; i < c->op->cost_count; i++) {
         double product = c->op->costs[i].factor;
         for (int k = 0; k < RILL_MAX_RANK && c->op->costs[i].axes[k]; k++)
@@ -54,9 +60,9 @@ static double cost_of(const test_case *c)
 }
 
 /* Shortens batch and length until the plain loop is cheap enough. */
-static void fit_cost(test_case *c, const draw_limits *limits)
+static void fit_cost(test_case *c, double limit)
 {
-    while (cost_of(c) > limits->cost) {
+    while (cost_of(c) > limit) {
         int64_t batch = op_size(&c->sizes, "batch"), length = op_size(&c->sizes, "length");
         if (batch <= 1 && length <= 3) break;
         if (batch > 1)
@@ -80,40 +86,54 @@ static void draw_sizes(rng *r, test_case *c, const draw_limits *limits)
             }
     for (int i = 0; i < c->op->rule_count; i++) {
         const op_axis_rule *rule = &c->op->rules[i];
-        if (strcmp(rule->axis, "sequences") == 0 || c->tensors[tensor_index(c, rule->unless)].given) continue;
+        if (strcmp(rule->axis, "sequences") == 0 || c->tensors[case_tensor_index(c, rule->unless)].given) continue;
         op_size_set(&c->sizes, rule->axis, op_size(&c->sizes, rule->same_as));
     }
     if (c->packed) op_size_set(&c->sizes, "batch", 1);
-    fit_cost(c, limits);
+    /* The tests' own work is by elements: where those are all there is, most cases are a quarter of the cost. */
+    fit_cost(c, c->rules->cheap_steps && !rng_chance(r, 0.1) ? limits->cost / 4 : limits->cost);
 }
 
 /* Cuts the length into sequences, some of them empty; without offsets each row of the batch is one. */
 static void draw_sequences(rng *r, test_case *c)
 {
     int64_t length = op_size(&c->sizes, "length"), count = op_size(&c->sizes, "batch");
-    if (c->packed) count = length == 0 ? rng_below(r, 4) : 1 + rng_below(r, CASE_SEQUENCES - 1);
+    if (c->packed) count = length == 0 ? rng_below(r, 4) : 1 + rng_below(r, FEW_SEQUENCES - 1);
+    bool crowd = c->packed && c->rules->cheap_steps && length > 0 && rng_chance(r, 0.3);
+    if (crowd) count = length / 3 < CASE_SEQUENCES ? length / 3 + 1 : CASE_SEQUENCES;
     op_size_set(&c->sizes, "sequences", count);
     if (!c->packed) return;
     for (int64_t s = 1; s < count; s++) {
         int64_t before = c->offsets[s - 1];
-        c->offsets[s] = rng_chance(r, 0.3) ? before : before + rng_below(r, (length - before) / 2 + 2);
+        int64_t most = crowd ? 6 : (length - before) / 2 + 2;
+        c->offsets[s] = rng_chance(r, 0.3) ? before : before + rng_below(r, most);
         if (c->offsets[s] > length) c->offsets[s] = length;
     }
     c->offsets[count] = length;
 }
 
-static rill_dtype draw_dtype(rng *r, op_kind kind, rill_dtype activations)
+rill_dtype case_wide(const test_case *c)
 {
-    rill_dtype wide = activations == RILL_F64 ? RILL_F64 : RILL_F32;
+    return op_default_type(OP_STATE, c->activations);
+}
+
+static rill_dtype draw_dtype(rng *r, op_kind kind, const test_case *c)
+{
+    rill_dtype activations = c->activations, wide = case_wide(c);
     bool coin = rng_chance(r, 0.5);
     switch (kind) {
     case OP_ACTIVATION:
         return activations;
+    case OP_GRADIENT:
+        return coin && !op_type_is_complex(activations) ? RILL_F32 : activations;
     case OP_WEIGHT:
         return is_half(activations) && coin ? RILL_F32 : activations;
     case OP_PARAMETER:
         return wide;
     case OP_STATE:
+        return coin ? wide : activations;
+    case OP_STATE_GRADIENT:
+        if (activations == RILL_F64 && rng_chance(r, 0.3)) return RILL_F32;
         return coin ? wide : activations;
     case OP_OFFSETS:
         return RILL_I64;
@@ -173,7 +193,7 @@ static void draw_tensor(rng *r, test_case *c, int index, const draw_limits *limi
 {
     const op_tensor *t = &c->op->tensors[index];
     case_tensor *out = &c->tensors[index];
-    out->dtype = draw_dtype(r, t->kind, c->activations);
+    out->dtype = draw_dtype(r, t->kind, c);
     out->seed = rng_next(r);
     out->alias = -1;
     for (int k = 0; k < t->rank; k++) out->shape[k] = op_size(&c->sizes, t->axes[k]);
@@ -182,12 +202,51 @@ static void draw_tensor(rng *r, test_case *c, int index, const draw_limits *limi
     if (limits->plain) out->how = layout_contiguous();
 }
 
+static int axis_index(const op_tensor *t, const char *axis)
+{
+    for (int k = 0; k < t->rank; k++)
+        if (strcmp(t->axes[k], axis) == 0) return k;
+    return -1;
+}
+
+/* One order of axes for all tensors by time: time the fastest, or channels; or each its own. */
+static void share_order(rng *r, test_case *c, const draw_limits *limits)
+{
+    int64_t pick = limits->plain ? 2 : rng_below(r, 3);
+    c->time_last = limits->plain && rng_chance(r, 0.5);
+    for (int i = 0; i < c->op->tensor_count && pick < 2; i++) {
+        int time = axis_index(&c->op->tensors[i], "length"), channel = axis_index(&c->op->tensors[i], "channels");
+        int *order = c->tensors[i].how.order;
+        if (time < 0 || channel < 0) continue;
+        for (int k = 0; k < RILL_MAX_RANK; k++) order[k] = k;
+        if (pick == 0) order[time] = channel, order[channel] = time;
+    }
+}
+
+/* Decays that are one for all, one a channel, one a step, or one a sequence; and those that are not read. */
+static void draw_decays(rng *r, test_case *c, const draw_limits *limits)
+{
+    for (int i = 0; i < c->op->tensor_count; i++) {
+        case_tensor *decay = &c->tensors[i];
+        int time = axis_index(&c->op->tensors[i], "length"), channel = axis_index(&c->op->tensors[i], "channels");
+        if (!decay->rule || decay->rule->decay != DECAY_ITSELF || time < 0 || channel < 0) continue;
+        if (!limits->plain && rng_chance(r, 0.3)) {
+            int64_t pick = rng_below(r, 4);
+            decay->how.broadcast[0] = pick < 3;
+            decay->how.broadcast[time] = pick != 2;
+            decay->how.broadcast[channel] = pick != 1;
+        }
+        bool unread = c->rules->unread && !c->tensors[case_tensor_index(c, c->rules->unread)].given;
+        decay->unread_first = unread && !decay->how.broadcast[time] && rng_chance(r, 0.3);
+    }
+}
+
 /* Lets an output be the view of an input, where the rules allow it. */
 static void draw_aliases(rng *r, test_case *c)
 {
     for (int i = 0; i < 4 && c->rules->aliases[i].output; i++) {
-        int output = tensor_index(c, c->rules->aliases[i].output),
-            input = tensor_index(c, c->rules->aliases[i].input);
+        int output = case_tensor_index(c, c->rules->aliases[i].output),
+            input = case_tensor_index(c, c->rules->aliases[i].input);
         case_tensor *from = &c->tensors[input], *to = &c->tensors[output];
         if (!from->given || !to->given || !rng_chance(r, 0.35)) continue;
         memset(from->how.broadcast, 0, sizeof from->how.broadcast);
@@ -207,20 +266,75 @@ static void draw_specials(rng *r, test_case *c)
     }
 }
 
+static bool is_optional(const op_tensor *t)
+{
+    return t->role == OP_OPTIONAL_INPUT || t->role == OP_OPTIONAL_OUTPUT;
+}
+
+/* The input whose gradient an output is, if it is one of the same operator, or -1. */
+static int gradient_of(const op *row, const op_tensor *output)
+{
+    const op_tensor *of = output->name[0] == 'd' ? op_tensor_find(row, output->name + 1) : NULL;
+    return op_is_output(output) && of && !op_is_output(of) ? (int)(of - row->tensors) : -1;
+}
+
+void case_give(test_case *c, int tensor)
+{
+    const op_tensor *t = &c->op->tensors[tensor];
+    int of = gradient_of(c->op, t);
+    c->tensors[tensor].given = true;
+    if (of >= 0) c->tensors[of].given = true;
+    if (c->rules->needs[0] && strcmp(c->rules->needs[0], t->name) == 0)
+        c->tensors[case_tensor_index(c, c->rules->needs[1])].given = true;
+    for (int i = 0; i < c->op->tensor_count && c->rules->unread; i++)
+        if (c->tensors[case_tensor_index(c, c->rules->unread)].given) c->tensors[i].unread_first = false;
+}
+
+/* Where every output is optional: all of the call, often; else those that can be, at least one. */
+static void draw_wanted(rng *r, test_case *c)
+{
+    bool all = rng_chance(r, 0.4), any = false;
+    for (int i = 0; i < c->op->tensor_count; i++) {
+        const op_tensor *t = &c->op->tensors[i];
+        int of = gradient_of(c->op, t);
+        if (all && t->kind != OP_OFFSETS) c->tensors[i].given = true;
+        if (of >= 0 && !c->tensors[of].given) c->tensors[i].given = false;
+        if (op_is_output(t) && c->tensors[i].given) case_give(c, i);
+        any = any || (op_is_output(t) && c->tensors[i].given);
+    }
+    for (int i = 0; i < c->op->tensor_count && !any; i++) {
+        any = op_is_output(&c->op->tensors[i]);
+        if (any) case_give(c, i);
+    }
+}
+
 static void draw_given(rng *r, test_case *c, const draw_limits *limits)
 {
     for (int i = 0; i < c->op->tensor_count; i++) {
         const op_tensor *t = &c->op->tensors[i];
-        c->tensors[i].given = t->role == OP_INPUT || t->role == OP_OUTPUT || rng_chance(r, 0.5);
+        c->tensors[i].given = !is_optional(t) || rng_chance(r, 0.5);
         if (t->kind != OP_OFFSETS) continue;
         c->packed = limits->packed > 0 || (limits->packed == 0 && rng_chance(r, 0.25));
         c->tensors[i].given = c->packed;
     }
+    for (int i = 0; i < c->op->tensor_count; i++)
+        if (c->op->tensors[i].role == OP_OUTPUT) return;
+    draw_wanted(r, c);
+}
+
+static rill_dtype draw_activations(rng *r, const op *row, const draw_limits *limits)
+{
+    static const rill_dtype types[] = {RILL_F32, RILL_F32, RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
+    rill_dtype drawn = types[rng_below(r, sizeof types / sizeof types[0])];
+    if (limits->activations != RILL_ABSENT) drawn = limits->activations;
+    if (!row->takes_complex) return drawn;
+    bool complex = limits->activations != RILL_ABSENT ? limits->complex : rng_chance(r, 0.25);
+    if (complex) return drawn == RILL_F64 ? RILL_C128 : RILL_C64;
+    return drawn;
 }
 
 test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
 {
-    static const rill_dtype types[] = {RILL_F32, RILL_F32, RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
     test_case c = {.seed = seed, .number = number};
     rng made = rng_make(seed, number), *r = &made;
     c.op = draw_op(r, limits);
@@ -229,9 +343,8 @@ test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
         fprintf(stderr, "%s: no row in tests/conformance/plausible.c\n", c.op->name);
         exit(1);
     }
-    c.activations = types[rng_below(r, sizeof types / sizeof types[0])];
-    if (limits->activations != RILL_ABSENT) c.activations = limits->activations;
-    c.decay = rng_chance(r, 0.5) ? REGIME_ORDINARY : (regime)rng_below(r, REGIME_COUNT);
+    c.activations = draw_activations(r, c.op, limits);
+    c.decay = rng_chance(r, 0.5) ? REGIME_ORDINARY : (regime)rng_below(r, c.rules->regimes);
     c.threads = (int[]){1, 2, 3, 16}[rng_below(r, 4)];
     c.reproducible = rng_chance(r, 0.3);
     draw_options(r, &c);
@@ -239,6 +352,10 @@ test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
     draw_sizes(r, &c, limits);
     draw_sequences(r, &c);
     for (int i = 0; i < c.op->tensor_count; i++) draw_tensor(r, &c, i, limits);
+    if (c.rules->cheap_steps) {
+        share_order(r, &c, limits);
+        draw_decays(r, &c, limits);
+    }
     if (limits->plain) return c;
     draw_aliases(r, &c);
     draw_specials(r, &c);

@@ -12,16 +12,7 @@
 #include "plausible.h"
 #include "rng.h"
 
-enum { CASE_OPTIONS = 8, CASE_SEQUENCES = 8 };
-
-typedef enum regime {
-    REGIME_ORDINARY,
-    REGIME_SLOW,   /* decays a thousand times nearer to 1 */
-    REGIME_STRONG, /* exponentials that underflow */
-    REGIME_STILL,  /* A = 0: no decay at all */
-    REGIME_GROWTH, /* positive A: states grow, within range */
-    REGIME_COUNT
-} regime;
+enum { CASE_OPTIONS = 8, CASE_SEQUENCES = 600 };
 
 typedef struct case_tensor {
     bool given;
@@ -31,6 +22,7 @@ typedef struct case_tensor {
     int alias;              /* the input whose very view this output is, or -1 */
     const value_rule *rule; /* NULL: plain normal values */
     int specials;           /* so many NaNs and infinities are put in */
+    bool unread_first;      /* the first step of each sequence, which is not read, is NaN */
     uint64_t seed;          /* of its values */
 } case_tensor;
 
@@ -46,7 +38,7 @@ typedef struct test_case {
     double options[CASE_OPTIONS]; /* in the operator's order; booleans as 0 and 1 */
     case_tensor tensors[OP_MAX_TENSORS];
     int threads;
-    bool reproducible;
+    bool reproducible, time_last; /* plain tensors lie with time as their fastest axis */
 } test_case;
 
 /* What to draw from. */
@@ -55,11 +47,21 @@ typedef struct draw_limits {
     bool plain;             /* contiguous, no aliases, no specials: for the laws */
     int packed;             /* 1 always, 0 as it comes, -1 never */
     rill_dtype activations; /* RILL_ABSENT: any */
+    bool complex;           /* complex activations instead, where the operator takes them */
     op_sizes pinned;        /* sizes given instead of drawn */
     const op *op;           /* NULL: any */
 } draw_limits;
 
 test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits);
+
+/* Gives a tensor, and what it is computed from. */
+void case_give(test_case *c, int tensor);
+
+/* Of OP_ACTIVATION or OP_GRADIENT and the like: the accumulation type beside the case's activations. */
+rill_dtype case_wide(const test_case *c);
+
+/* The index of a tensor of the case's operator. */
+int case_tensor_index(const test_case *c, const char *name);
 
 /* The whole case in one line, to stdout. */
 void case_print(const test_case *c);

@@ -16,7 +16,25 @@ typedef enum distribution {
 } distribution;
 
 /* What kind of decay a tensor holds, so that a case can make it slow, strong, absent or a growth. */
-typedef enum decay_form { DECAY_NONE, DECAY_FACTOR, DECAY_LOG } decay_form;
+typedef enum decay_form {
+    DECAY_NONE,
+    DECAY_FACTOR, /* the decay is the exponential of a multiple of it */
+    DECAY_LOG,    /* and this is the logarithm of such a factor */
+    DECAY_ITSELF,
+} decay_form;
+
+/* What a case's decays are like. */
+typedef enum regime {
+    REGIME_ORDINARY,
+    REGIME_SLOW,   /* decays a thousand times nearer to 1 */
+    REGIME_STRONG, /* exponentials, or products of decays, that underflow */
+    REGIME_STILL,  /* no decay at all */
+    REGIME_GROWTH, /* states grow, within range */
+    REGIME_RESETS, /* one in ten decays is 0 */
+    REGIME_WAVES,  /* a dozen steps of growth, then a dozen of stronger decay, and so on */
+    REGIME_COUNT,
+    REGIMES_OF_EXPONENTIALS = REGIME_RESETS /* so many of them make sense for those */
+} regime;
 
 typedef struct value_rule {
     const char *tensor;
@@ -29,7 +47,7 @@ typedef struct value_rule {
 
 typedef struct size_rule {
     const char *axis;
-    int64_t choices[16];
+    int64_t choices[24];
     int count;
     const char *divides; /* the size drawn is a divisor of this axis */
 } size_rule;
@@ -38,6 +56,17 @@ typedef struct size_rule {
 typedef struct alias_rule {
     const char *output, *input;
 } alias_rule;
+
+/* A state's entry into a call and its exit, in the order in which the operator runs. */
+typedef struct state_rule {
+    const char *entry, *exit;
+} state_rule;
+
+/* What an input reaches, where that is less than all outputs from its own step on. */
+typedef struct reach_rule {
+    const char *input, *output;
+    int64_t later; /* at the step this much after the input's own; for an input without steps, at any */
+} reach_rule;
 
 /* Options drawn together: row i of all of them. */
 typedef struct option_rule {
@@ -53,6 +82,15 @@ typedef struct plausible {
     alias_rule aliases[4];
     option_rule options[4];
     const char *mixed[4]; /* tensors by [.., channels] of which one channel reaches all others */
+    state_rule states[2];
+    int regimes; /* so many, from the first, are drawn from */
+    /* A step costs no more than its tensors: also draws crowds of short sequences, tensors that all lie in one order
+       of axes, and decays that are a broadcast. */
+    bool cheap_steps;
+    const char *unread;   /* the state without which a sequence's first decay is not read: it may then be NaN */
+    const char *needs[2]; /* where the first, an output, is given, so must the second be */
+    reach_rule reaches[4];
+    const char *resumes[2]; /* where time is cut, the first, a state, is the second at the step before */
 } plausible;
 
 const plausible *plausible_find(const char *op);

@@ -8,6 +8,13 @@
 #include "measure.h"
 #include "strided.h"
 
+double case_tolerance(const test_case *c, int output)
+{
+    op_kind kind = c->op->tensors[output].kind;
+    bool gradient = kind == OP_GRADIENT || kind == OP_STATE_GRADIENT || op_is_backward(c->op);
+    return measure_tolerance(c->activations, gradient);
+}
+
 judges judges_open(void)
 {
     return (judges){context_open(RILL_BACKEND_REFERENCE), context_open(RILL_BACKEND_LOOP)};
@@ -39,7 +46,8 @@ bool run_plain(rill_context *context, const test_case *c, const rill_tensor *inp
         const op_tensor *t = &c->op->tensors[i];
         if (!c->tensors[i].given) continue;
         if (op_is_output(t)) {
-            output[i] = view_alloc(wide ? RILL_F64 : c->tensors[i].dtype, t->rank, c->tensors[i].shape);
+            output[i] =
+                view_alloc(wide ? op_wide_type(c->activations) : c->tensors[i].dtype, t->rank, c->tensors[i].shape);
             view_fill(&output[i], 12345);
         }
         *op_args_tensor(t, &args) = op_is_output(t) ? output[i] : input[i];
@@ -163,7 +171,6 @@ static void print_miss(const op_tensor *t, const measure *m, const rill_tensor *
 static bool check_results(const placed *p, const judged *right)
 {
     const test_case *c = p->c;
-    double tolerance = measure_tolerance(c->activations, false);
     bool good = true;
     for (int i = 0; i < c->op->tensor_count; i++) {
         const case_tensor *t = &c->tensors[i];
@@ -171,7 +178,7 @@ static bool check_results(const placed *p, const judged *right)
         const rill_tensor *out = &p->buffers[t->alias >= 0 ? t->alias : i].view;
         measure_against against = {&right->ref[i], &right->ref[i], &right->loop[i]};
         measure m = measure_compare(&c->op->tensors[i], out, &against, c->packed ? c->offsets : NULL,
-                                    op_size(&c->sizes, "sequences"), tolerance);
+                                    op_size(&c->sizes, "sequences"), case_tolerance(c, i));
         if (!m.passed) print_miss(&c->op->tensors[i], &m, out, right, i);
         good = good && m.passed;
     }

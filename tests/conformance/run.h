@@ -10,7 +10,7 @@
 /* Contiguous values of a case: inputs, and what the judge makes of them. */
 typedef struct judged {
     rill_tensor input[OP_MAX_TENSORS]; /* by tensor; outputs absent */
-    rill_tensor ref[OP_MAX_TENSORS];   /* f64 */
+    rill_tensor ref[OP_MAX_TENSORS];   /* f64 or c128 */
     rill_tensor loop[OP_MAX_TENSORS];  /* storage type */
 } judged;
 
@@ -32,8 +32,11 @@ void judges_close(judges *j);
 bool judge_case(const judges *j, const test_case *c, judged *out);
 void judged_free(judged *result);
 
-/* The reference or the loop on args as they are, for one output type: f64 wide or as stored. */
+/* The reference or the loop on args as they are, for one output type: wide (f64 or c128) or as stored. */
 bool run_plain(rill_context *context, const test_case *c, const rill_tensor *input, bool wide, rill_tensor *output);
+
+/* The bound's factor for an output. */
+double case_tolerance(const test_case *c, int output);
 
 /* Puts the case on a target, with guards, and judges all of it.  A failure prints its reason. */
 bool check_case(rill_context *context, const venue *on, const test_case *c, const judged *right);

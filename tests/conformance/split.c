@@ -14,44 +14,81 @@
 #include "strided.h"
 #include "words.h"
 
-enum { CASES = 60 };
+enum { CASES = 120 };
 
-/* One piece [start, start + count): states enter from and leave to `carry`, but for the first piece's own entry. */
-static bool run_piece(rill_context *context, const call *made, rill_tensor *carry, int64_t start, int64_t count,
-                      bool first)
+/* The elements of one step, without the time axis. */
+static rill_tensor step_of(const op_tensor *t, rill_tensor view, int64_t step)
 {
-    const test_case *c = made->c;
-    args_room args;
-    int init, final;
-    call_args(made, &args);
-    args_narrow(c->op, &args, "length", start, count);
-    for (int i = 0; state_pair(c, i, &init, &final); i++) {
-        *op_args_tensor(&c->op->tensors[final], &args) = carry[i];
-        if (!first || made->tensor[init].data) *op_args_tensor(&c->op->tensors[init], &args) = carry[i];
-    }
-    return args_run(context, c->op, &args);
+    int time = 0;
+    while (strcmp(t->axes[time], "length") != 0) time++;
+    rill_tensor at = view_narrow(view, time, step, 1);
+    for (int k = time; k + 1 < RILL_MAX_RANK; k++) at.shape[k] = at.shape[k + 1], at.stride[k] = at.stride[k + 1];
+    at.rank = t->rank - 1;
+    return at;
 }
 
-/* Runs the call in pieces of at most `size` steps, in the order of time; its outputs end in made. */
+/*
+ * A state that is an input by time one step before (of a gradient's call: h_init of a later piece is h there).  Where
+ * the call has no such input, nothing reads the state: any view of its shape is one.
+ */
+static void resume(const call *made, args_room *args, const rill_tensor *carry, int64_t start, int64_t count)
+{
+    const test_case *c = made->c;
+    if (!c->rules->resumes[0]) return;
+    int state = case_tensor_index(c, c->rules->resumes[0]), by_time = case_tensor_index(c, c->rules->resumes[1]);
+    int64_t length = op_size(&c->sizes, "length"), before = case_option(c, "reverse") ? start + count : start - 1;
+    if (before < 0 || before >= length) return; /* the call's own */
+    *op_args_tensor(&c->op->tensors[state], args) =
+        made->tensor[by_time].data ? step_of(&c->op->tensors[by_time], made->tensor[by_time], before) : *carry;
+}
+
+/* One piece [start, start + count): states enter from and leave to the carries, which swap after each piece. */
+static bool run_piece(rill_context *context, const call *made, rill_tensor carry[2][2], int64_t start, int64_t count,
+                      bool first, bool last)
+{
+    const test_case *c = made->c;
+    bool may_alias = !c->rules->resumes[0];
+    args_room args;
+    int entry, exit;
+    call_args(made, &args);
+    args_narrow(c->op, &args, "length", start, count);
+    for (int i = 0; state_pair(c, i, &entry, &exit); i++) {
+        if (!first || made->tensor[entry].data) *op_args_tensor(&c->op->tensors[entry], &args) = carry[i][0];
+        if (!last || made->tensor[exit].data)
+            *op_args_tensor(&c->op->tensors[exit], &args) = carry[i][may_alias ? 0 : 1];
+    }
+    resume(made, &args, &carry[0][0], start, count);
+    if (!args_run(context, c->op, &args)) return false;
+    for (int i = 0; state_pair(c, i, &entry, &exit) && !may_alias; i++) {
+        rill_tensor swap = carry[i][0];
+        carry[i][0] = carry[i][1];
+        carry[i][1] = swap;
+    }
+    return true;
+}
+
+/* Runs the call in pieces of at most `size` steps, in the order in which it walks; its outputs end in made. */
 static bool run_split(rill_context *context, const call *made, int64_t size)
 {
     const test_case *c = made->c;
     int64_t length = op_size(&c->sizes, "length"), pieces = (length + size - 1) / size;
-    rill_tensor carry[4] = {0};
-    int init, final;
+    rill_tensor carry[2][2] = {{{0}}};
+    int entry, exit;
     bool good = true;
-    for (int i = 0; state_pair(c, i, &init, &final); i++) {
-        carry[i] = view_alloc_like(&made->tensor[final], made->tensor[final].dtype);
-        if (made->tensor[init].data) view_copy(&carry[i], &made->tensor[init]);
-    }
+    for (int i = 0; state_pair(c, i, &entry, &exit); i++)
+        for (int k = 0; k < 2; k++) {
+            rill_dtype dtype = made->wide ? op_wide_type(c->activations) : c->tensors[exit].dtype;
+            carry[i][k] = view_alloc(dtype, c->op->tensors[exit].rank, c->tensors[exit].shape);
+            if (made->tensor[entry].data) view_copy(&carry[i][k], &made->tensor[entry]);
+        }
     for (int64_t p = 0; p < pieces && good; p++) {
-        int64_t start = (case_option(c, "reverse") ? pieces - 1 - p : p) * size;
+        int64_t start = (runs_backwards(c) ? pieces - 1 - p : p) * size;
         int64_t count = start + size > length ? length - start : size;
-        good = run_piece(context, made, carry, start, count, p == 0);
+        good = run_piece(context, made, carry, start, count, p == 0, p == pieces - 1);
     }
-    for (int i = 0; state_pair(c, i, &init, &final); i++) {
-        view_copy(&made->tensor[final], &carry[i]);
-        free(carry[i].data);
+    for (int i = 0; state_pair(c, i, &entry, &exit); i++) {
+        if (made->tensor[exit].data) view_copy(&made->tensor[exit], &carry[i][0]);
+        for (int k = 0; k < 2; k++) free(carry[i][k].data);
     }
     return good;
 }
@@ -76,7 +113,7 @@ static bool within_bound(rill_context *context, const test_case *c, const judged
         if (!parts.tensor[i].data || !op_is_output(&c->op->tensors[i])) continue;
         measure_against against = {&right->ref[i], &right->ref[i], &right->loop[i]};
         measure m = measure_compare(&c->op->tensors[i], &parts.tensor[i], &against, NULL,
-                                    op_size(&c->sizes, "sequences"), measure_tolerance(c->activations, false));
+                                    op_size(&c->sizes, "sequences"), case_tolerance(c, i));
         if (!m.passed) printf("%s in parts: error over bound %.3g\n", c->op->tensors[i].name, m.worst);
         good = m.passed;
     }
@@ -84,15 +121,19 @@ static bool within_bound(rill_context *context, const test_case *c, const judged
     return good;
 }
 
-/* A case whose states enter and leave in the accumulation type, so that a cut rounds nothing more. */
+/*
+ * A case whose states enter and leave in the accumulation type, so that a cut rounds nothing more.  An exit that
+ * needs another tensor is sometimes left out, with what it needs: only the pieces have it then.
+ */
 static test_case draw(uint64_t seed, uint64_t number, rill_dtype activations)
 {
     draw_limits limits = {.cost = 2e5, .plain = true, .packed = -1, .activations = activations};
+    limits.complex = number % 4 == 1;
     test_case c = case_draw(seed, number, &limits);
-    int init, final;
-    for (int i = 0; state_pair(&c, i, &init, &final); i++) {
-        c.tensors[final].given = true;
-        c.tensors[init].dtype = c.tensors[final].dtype = activations == RILL_F64 ? RILL_F64 : RILL_F32;
+    int entry, exit;
+    for (int i = 0; state_pair(&c, i, &entry, &exit); i++) {
+        if (!c.rules->resumes[0] || number % 3) case_give(&c, exit);
+        c.tensors[entry].dtype = c.tensors[exit].dtype = case_wide(&c);
     }
     return c;
 }

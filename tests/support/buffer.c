@@ -33,6 +33,12 @@ static void poison_bits(rill_dtype dtype, unsigned char *bits)
     case RILL_F16:
         memcpy(bits, &f16, sizeof f16);
         break;
+    case RILL_C64:
+        memcpy(bits, (uint32_t[]){f32, f32}, 2 * sizeof f32);
+        break;
+    case RILL_C128:
+        memcpy(bits, (uint64_t[]){f64, f64}, 2 * sizeof f64);
+        break;
     default:
         memcpy(bits, &i64, sizeof i64);
         break;

@@ -71,6 +71,12 @@ void view_store(const rill_tensor *view, const int64_t *index, double value)
         half = rl_f16_from_float(round_to_odd(value));
         memcpy(to, &half, sizeof half);
         break;
+    case RILL_C64:
+        memcpy(to, (float[]){single, 0}, 2 * sizeof single);
+        break;
+    case RILL_C128:
+        memcpy(to, (double[]){value, 0}, 2 * sizeof value);
+        break;
     default:
         abort();
     }
@@ -85,9 +91,11 @@ double view_load(const rill_tensor *view, const int64_t *index)
     int64_t integer;
     switch (view->dtype) {
     case RILL_F64:
+    case RILL_C128:
         memcpy(&value, from, sizeof value);
         return value;
     case RILL_F32:
+    case RILL_C64:
         memcpy(&single, from, sizeof single);
         return single;
     case RILL_I64:
@@ -102,6 +110,21 @@ double view_load(const rill_tensor *view, const int64_t *index)
     default:
         abort();
     }
+}
+
+rill_tensor view_parts(rill_tensor view)
+{
+    if (view.dtype != RILL_C64 && view.dtype != RILL_C128) return view;
+    view.dtype = view.dtype == RILL_C64 ? RILL_F32 : RILL_F64;
+    for (int i = 0; i < view.rank; i++) view.stride[i] *= 2;
+    view.shape[view.rank] = 2;
+    view.stride[view.rank++] = 1;
+    return view;
+}
+
+bool view_same_element(const rill_tensor *a, const rill_tensor *b, const int64_t *index)
+{
+    return memcmp(place(a, index), place(b, index), rill_dtype_size(a->dtype)) == 0;
 }
 
 void view_fill(const rill_tensor *view, double value)
@@ -124,12 +147,11 @@ void view_copy(const rill_tensor *to, const rill_tensor *from)
 bool view_same(const rill_tensor *a, const rill_tensor *b, int64_t *where)
 {
     int64_t index[RILL_MAX_RANK] = {0};
-    size_t size = rill_dtype_size(a->dtype);
     if (a->dtype != b->dtype || a->rank != b->rank) return false;
     if (view_count(a) != view_count(b)) return false;
     if (view_count(a) == 0) return true;
     do {
-        if (memcmp(place(a, index), place(b, index), size) == 0) continue;
+        if (view_same_element(a, b, index)) continue;
         if (where) memcpy(where, index, sizeof index);
         return false;
     } while (view_next(a, index));
