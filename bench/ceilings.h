@@ -4,7 +4,8 @@
 
 #include "bench.h"
 
-/* Triad bandwidth (ordinary stores), exponentials, state steps and matrix products with this many threads. */
+/* Triad bandwidth (the better kind of stores), exponentials, state steps and matrix products with this many threads.
+ */
 bool bench_cpu_ceilings(int threads, bool quick, bench_ceilings *ceilings, failure *why);
 
 /* Seconds of an FMA loop that gives each thread the same work: `rounds` by all threads together. */

@@ -102,7 +102,7 @@ static bool list_shapes(failure *why)
     int count = 0;
     bool good = bench_known_shapes(&known, &count, why);
     for (int i = 0; good && i < count; i++)
-        printf("%-30s %-5s %s\n", known[i].name, known[i].on_cuda ? "cuda" : "cpu", known[i].text);
+        printf("%-36s %-5s %s\n", known[i].name, known[i].on_cuda ? "cuda" : "cpu", known[i].text);
     free(known);
     return good;
 }
@@ -127,11 +127,12 @@ static bool time_problem(const bench_choice *choice, rill_context *context, benc
 {
     bench_call made;
     if (!bench_call_open(&made, problem, context, why)) return false;
+    bench_work work = bench_call_work(&made);
     bool good;
     if (device && problem->mode != BENCH_EAGER)
-        good = bench_device_time(device, problem->mode, choice->quick, bench_call_run, &made, &result->time, why);
+        good = bench_device_time(device, problem->mode, choice->quick, &work, &result->time, why);
     else
-        good = bench_time_host(context, problem->mode, choice->quick, bench_call_run, &made, &result->time, why);
+        good = bench_time_host(context, problem->mode, choice->quick, &work, &result->time, why);
     good = good && bench_call_sound(&made, why);
     bench_call_close(&made);
     return good;
@@ -142,6 +143,8 @@ static bool compare(const bench_choice *choice, const bench_report *report, cons
 {
     const rill_options *options = &choice->target.options;
     if (problem->yardstick && !bench_compare_yardstick(problem, options, choice->quick, result, why)) return false;
+    bool triads = problem->triad[BENCH_ORDINARY] || problem->triad[BENCH_STREAMING];
+    if (triads && !bench_compare_triad(problem, options, report->threads, choice->quick, result, why)) return false;
     if (!problem->threads || report->threads < 2) return true;
     return bench_compare_threads(problem, options, report->threads, choice->quick, result, why);
 }

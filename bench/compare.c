@@ -94,6 +94,7 @@ static bool has_yardstick(const bench_problem *problem)
     static const char *const names[] = {"D", "delta_bias"};
     const op *row = problem->operation;
     if (strcmp(row->name, "selective_scan") != 0 || problem->dtype != RILL_F32) return false;
+    if (problem->time_contiguous || problem->in_place) return false;
     for (int i = 0; i < row->tensor_count; i++) {
         bool wanted = row->tensors[i].role == OP_INPUT || row->tensors[i].role == OP_OUTPUT;
         for (int k = 0; k < 2; k++) wanted = wanted || strcmp(row->tensors[i].name, names[k]) == 0;
@@ -117,7 +118,8 @@ bool bench_compare_yardstick(const bench_problem *problem, const rill_options *o
     yardstick_body body = {.run = bench_rates_of(info.isa)->selective_scan};
     yardstick_scan *plain = &body.plain;
     bool good = open_yardstick(&made, plain, why);
-    good = good && bench_time_pair(quick ? 3 : 20, bench_call_run, &made, run_yardstick, &body, seconds, why);
+    bench_work works[] = {bench_call_work(&made), {run_yardstick, NULL, &body}};
+    good = good && bench_time_turns(quick ? 3 : 20, works, 2, seconds, why);
     if (good) {
         result->yardstick_ratio = seconds[1] / seconds[0];
         result->yardstick_seconds = seconds[1];
@@ -148,15 +150,10 @@ static bool time_threads(bench_call *one, bench_call *many, int threads, int tur
                          failure *why)
 {
     fma_body single = {1, 20000000}, shared = {threads, 20000000};
-    double best[4] = {1e300, 1e300, 1e300, 1e300};
-    for (int turn = 0; turn < turns; turn++) {
-        double rill[2], fma[2];
-        if (!bench_time_pair(1, bench_call_run, one, bench_call_run, many, rill, why)) return false;
-        if (!bench_time_pair(1, run_fma, &single, run_fma, &shared, fma, why)) return false;
-        double now[4] = {rill[0], rill[1], fma[0], fma[1]};
-        for (int i = 0; i < 4; i++)
-            if (now[i] < best[i]) best[i] = now[i];
-    }
+    bench_work works[] = {
+        bench_call_work(one), bench_call_work(many), {run_fma, NULL, &single}, {run_fma, NULL, &shared}};
+    double best[4];
+    if (!bench_time_turns(turns, works, 4, best, why)) return false;
     result->threads_speedup = best[0] / best[1];
     result->fma_speedup = best[2] / best[3];
     result->threads_ratio = result->threads_speedup / result->fma_speedup;

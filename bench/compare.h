@@ -1,4 +1,4 @@
-/* The cpu backend beside a plain loop, and many threads beside one. */
+/* The cpu backend beside a plain loop, many threads beside one, and both beside triads. */
 #ifndef BENCH_COMPARE_H
 #define BENCH_COMPARE_H
 
@@ -11,5 +11,10 @@ bool bench_compare_yardstick(const bench_problem *problem, const rill_options *o
 /* One and `threads` threads by turns, rill and an FMA loop: result->threads_ratio and the two speed-ups. */
 bool bench_compare_threads(const bench_problem *problem, const rill_options *options, int threads, bool quick,
                            bench_result *result, failure *why);
+
+/* One thread, then `threads`, by turns with the triads that the problem names: result->beside.  floor.bytes is set.
+ */
+bool bench_compare_triad(const bench_problem *problem, const rill_options *options, int threads, bool quick,
+                         bench_result *result, failure *why);
 
 #endif

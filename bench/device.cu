@@ -82,25 +82,25 @@ static bool elapsed(bench_device *device, int pairs, int calls, bench_sample *ti
     return true;
 }
 
-static bool time_calls(bench_device *device, int samples, bench_body *body, void *data, bench_sample *time,
-                       failure *why)
+static bool time_calls(bench_device *device, int samples, const bench_work *work, bench_sample *time, failure *why)
 {
     for (int i = 0; i < samples; i++) {
+        if (work->prepare && !work->prepare(work->data, why)) return false;
         flush(device);
         cudaEventRecord(device->event[2 * i], device->stream);
-        if (!body(data, why)) return false;
+        if (!work->run(work->data, why)) return false;
         cudaEventRecord(device->event[2 * i + 1], device->stream);
     }
     return elapsed(device, samples, 1, time, why);
 }
 
-static bool capture(bench_device *device, bench_body *body, void *data, cudaGraphExec_t *replay, failure *why)
+static bool capture(bench_device *device, const bench_work *work, cudaGraphExec_t *replay, failure *why)
 {
     cudaGraph_t graph = NULL;
     cudaError_t error = cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal);
     if (!bench_cuda_ok(error, "capture", why)) return false;
     bool good = true;
-    for (int i = 0; good && i < GRAPH_CALLS; i++) good = body(data, why);
+    for (int i = 0; good && i < GRAPH_CALLS; i++) good = work->run(work->data, why);
     error = cudaStreamEndCapture(device->stream, &graph);
     good = good && bench_cuda_ok(error, "capture", why) &&
            bench_cuda_ok(cudaGraphInstantiate(replay, graph, 0), "a graph", why);
@@ -108,11 +108,10 @@ static bool capture(bench_device *device, bench_body *body, void *data, cudaGrap
     return good;
 }
 
-static bool time_graph(bench_device *device, int samples, bench_body *body, void *data, bench_sample *time,
-                       failure *why)
+static bool time_graph(bench_device *device, int samples, const bench_work *work, bench_sample *time, failure *why)
 {
     cudaGraphExec_t replay;
-    if (!capture(device, body, data, &replay, why)) return false;
+    if (!capture(device, work, &replay, why)) return false;
     cudaGraphLaunch(replay, device->stream);
     for (int i = 0; i < samples; i++) {
         cudaEventRecord(device->event[2 * i], device->stream);
@@ -124,14 +123,14 @@ static bool time_graph(bench_device *device, int samples, bench_body *body, void
     return good;
 }
 
-bool bench_device_time(bench_device *device, bench_mode mode, bool quick, bench_body *body, void *data,
-                       bench_sample *time, failure *why)
+bool bench_device_time(bench_device *device, bench_mode mode, bool quick, const bench_work *work, bench_sample *time,
+                       failure *why)
 {
     int samples = quick ? 5 : 40;
     for (int i = 0; i < 3; i++)
-        if (!body(data, why)) return false; /* warm, and the workspace has grown */
-    if (mode == BENCH_ONE_CALL) return time_calls(device, samples, body, data, time, why);
-    return time_graph(device, samples, body, data, time, why);
+        if (!work->run(work->data, why)) return false; /* warm, and the workspace has grown */
+    if (mode == BENCH_ONE_CALL) return time_calls(device, samples, work, time, why);
+    return time_graph(device, samples, work, time, why);
 }
 
 double bench_cuda_least(bench_device *device, int repeats, void (*launch)(bench_device *, void *), void *data)

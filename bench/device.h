@@ -18,11 +18,11 @@ void bench_device_close(bench_device *device);
 bool bench_device_ceilings(bench_device *device, bool quick, bench_ceilings *ceilings, failure *why);
 
 /*
- * BENCH_ONE_CALL: events round each call, the caches emptied before by reading 256 MB.  BENCH_GRAPH, BENCH_DECODE:
- * per call of a graph that holds many.  BENCH_EAGER is for the host's clock.
+ * BENCH_ONE_CALL: events round each call, the caches emptied before by reading 256 MB, which leaves clean lines.
+ * BENCH_GRAPH, BENCH_DECODE: per call of a graph that holds many.  BENCH_EAGER is for the host's clock.
  */
-bool bench_device_time(bench_device *device, bench_mode mode, bool quick, bench_body *body, void *data,
-                       bench_sample *time, failure *why);
+bool bench_device_time(bench_device *device, bench_mode mode, bool quick, const bench_work *work, bench_sample *time,
+                       failure *why);
 
 #ifdef __cplusplus
 }

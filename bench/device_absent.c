@@ -19,9 +19,9 @@ bool bench_device_ceilings(bench_device *device, bool quick, bench_ceilings *cei
     return failure_set(why, "built without CUDA");
 }
 
-bool bench_device_time(bench_device *device, bench_mode mode, bool quick, bench_body *body, void *data,
-                       bench_sample *time, failure *why)
+bool bench_device_time(bench_device *device, bench_mode mode, bool quick, const bench_work *work, bench_sample *time,
+                       failure *why)
 {
-    (void)device, (void)mode, (void)quick, (void)body, (void)data, (void)time;
+    (void)device, (void)mode, (void)quick, (void)work, (void)time;
     return failure_set(why, "built without CUDA");
 }

@@ -9,17 +9,23 @@
 
 static const double largest_bytes = 1e12; /* bytes; beyond it products of sizes could overflow */
 
-/* A value in place i of a stream: four uniforms added up, which is near enough to normal. */
-static double draw(uint64_t stream, int64_t i, const op_draw *how)
+static uint64_t random_bits(uint64_t stream, int64_t i)
 {
     uint64_t bits = stream + (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
     bits = (bits ^ (bits >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     bits = (bits ^ (bits >> 27)) * UINT64_C(0x94d049bb133111eb);
-    bits ^= bits >> 31;
+    return bits ^ (bits >> 31);
+}
+
+/* A value in place i of a stream: four uniforms added up, which is near enough to normal. */
+static double draw(uint64_t stream, int64_t i, const op_draw *how)
+{
+    uint64_t bits = random_bits(stream, i);
     double sum = (double)(bits & 0xffff) + (double)(bits >> 16 & 0xffff);
     sum += (double)(bits >> 32 & 0xffff) + (double)(bits >> 48);
     double value = how->mean + how->deviation * (sum + 2.0 - 4 * 32768.0) * (1.7320508075688772 / 65536.0);
-    return how->minus_exp ? -exp(value) : value;
+    if (how->form == OP_MINUS_EXP) return -exp(value);
+    return how->form == OP_FRACTION ? fmin(fmax(value, 0.01), 0.99) : value;
 }
 
 static void store(void *memory, rill_dtype dtype, int64_t i, double value)
@@ -34,6 +40,15 @@ static void store(void *memory, rill_dtype dtype, int64_t i, double value)
         ((uint16_t *)memory)[i] = rl_f16_from_float((float)value);
 }
 
+/* A complex value: the real one, turned by some angle. */
+static void store_turned(void *memory, rill_dtype dtype, int64_t i, double value, uint64_t stream)
+{
+    double angle = 0x1p-61 * 3.14159265358979323846 * (double)(random_bits(~stream, i) >> 2);
+    rill_dtype part = dtype == RILL_C64 ? RILL_F32 : RILL_F64;
+    store(memory, part, 2 * i, value * cos(angle));
+    store(memory, part, 2 * i + 1, value * sin(angle));
+}
+
 static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count, uint64_t stream)
 {
     if (count == 0) return;
@@ -44,8 +59,14 @@ static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count
     if (tensor->kind == OP_OFFSETS) return;
     op_draw how = tensor->draw;
     if (tensor->kind == OP_WEIGHT) how.deviation /= sqrt((double)view->shape[view->rank - 1]);
+    bool complex_numbers = op_type_is_complex(view->dtype);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < count; i++) store(view->data, view->dtype, i, draw(stream, i, &how));
+    for (int64_t i = 0; i < count; i++) {
+        if (complex_numbers)
+            store_turned(view->data, view->dtype, i, draw(stream, i, &how), stream);
+        else
+            store(view->data, view->dtype, i, draw(stream, i, &how));
+    }
 }
 
 /* Sequences of nearly equal lengths. */
@@ -56,21 +77,37 @@ static void fill_offsets(const bench_problem *problem, const rill_tensor *view)
         ((int64_t *)view->data)[s] = sequences ? (int64_t)((double)length * (double)s / (double)sequences) : 0;
 }
 
+static bool is_over_time(const op_tensor *tensor)
+{
+    static const char *const axes[] = {"batch", "length", "channels"};
+    for (int axis = 0; axis < 3; axis++)
+        if (tensor->rank != 3 || strcmp(tensor->axes[axis], axes[axis]) != 0) return false;
+    return true;
+}
+
 static rill_tensor shaped(const bench_problem *problem, const op_tensor *tensor, int64_t *count)
 {
-    int64_t shape[RILL_MAX_RANK];
+    int64_t shape[RILL_MAX_RANK] = {0};
     *count = 1;
     for (int axis = 0; axis < tensor->rank; axis++) {
         shape[axis] = op_size(&problem->sizes, tensor->axes[axis]);
         *count *= shape[axis];
     }
     rill_dtype dtype = op_default_type(tensor->kind, problem->dtype);
-    return rill_tensor_view(RILL_HOST, NULL, dtype, tensor->rank, shape, NULL);
+    int64_t turned[3] = {shape[1] * shape[2], 1, shape[1]};
+    bool turn = problem->time_contiguous && is_over_time(tensor);
+    return rill_tensor_view(RILL_HOST, NULL, dtype, tensor->rank, shape, turn ? turned : NULL);
 }
 
 static bool refused(const bench_call *made, failure *why)
 {
     return failure_set(why, "%s", rill_last_error(made->context));
+}
+
+/* The elements as they lie in memory, whatever their order. */
+static rill_tensor in_a_row(const rill_tensor *view, int64_t count)
+{
+    return rill_tensor_view(view->device, view->data, view->dtype, 1, &count, NULL);
 }
 
 /* Fills a tensor in the context's memory, through the host's where that is another. */
@@ -91,7 +128,8 @@ static bool place(const bench_call *made, int row, uint64_t stream, void **memor
     bool good = true;
     if (device) {
         view->device = RILL_CUDA;
-        good = rill_copy(made->context, view, &host) == RILL_OK ? true : refused(made, why);
+        rill_tensor from = in_a_row(&host, count), to = in_a_row(view, count);
+        good = rill_copy(made->context, &to, &from) == RILL_OK ? true : refused(made, why);
         free(host.data);
     }
     return good;
@@ -101,7 +139,8 @@ static bool add_states(bench_call *made, failure *why)
 {
     const op *row = made->problem->operation;
     const op_tensor *init = op_tensor_find(row, "h_init");
-    if (!init) return failure_set(why, "%s has no state to decode with", row->name);
+    if (!init || !op_tensor_find(row, "h_final"))
+        return failure_set(why, "%s has no state to decode with", row->name);
     rill_tensor view;
     for (int i = 0; i < BENCH_ROTATING; i++)
         if (!place(made, (int)(init - row->tensors), (uint64_t)(100 + i) << 40, &made->states[i], &view, why))
@@ -109,12 +148,36 @@ static bool add_states(bench_call *made, failure *why)
     return true;
 }
 
+/* The output lies over the input, whose values are kept elsewhere. */
+static bool overlay(bench_call *made, failure *why)
+{
+    const op *row = made->problem->operation;
+    const op_tensor *output = op_tensor_find(row, row->overlay.output);
+    const op_tensor *input = op_tensor_find(row, row->overlay.input);
+    int kept = (int)(output - row->tensors), stream = (int)(input - row->tensors);
+    int64_t count;
+    shaped(made->problem, input, &count);
+    if (!place(made, stream, (uint64_t)(stream + 1) << 40, &made->memory[kept], &made->kept, why)) return false;
+    made->kept = in_a_row(&made->kept, count);
+    made->spoilt = in_a_row(op_args_tensor(input, made->args), count);
+    *op_args_tensor(output, made->args) = *op_args_tensor(input, made->args);
+    return true;
+}
+
+/* What is made on its own: all that is given, but for an output that lies over an input. */
+static bool is_placed(const bench_problem *problem, int row)
+{
+    const op_tensor *tensor = &problem->operation->tensors[row];
+    return problem->given[row] &&
+           !(problem->in_place && strcmp(tensor->name, problem->operation->overlay.output) == 0);
+}
+
 static bool open_all(bench_call *made, failure *why)
 {
     const op *row = made->problem->operation;
     for (int i = 0; i < row->tensor_count; i++)
-        if (made->problem->given[i] && !place(made, i, (uint64_t)(i + 1) << 40, &made->memory[i],
-                                              op_args_tensor(&row->tensors[i], made->args), why))
+        if (is_placed(made->problem, i) && !place(made, i, (uint64_t)(i + 1) << 40, &made->memory[i],
+                                                  op_args_tensor(&row->tensors[i], made->args), why))
             return false;
     for (int i = 0; i < row->option_count; i++) {
         void *field = (char *)made->args + row->options[i].offset;
@@ -123,6 +186,7 @@ static bool open_all(bench_call *made, failure *why)
         else
             *(double *)field = made->problem->option[i];
     }
+    if (made->problem->in_place && !overlay(made, why)) return false;
     return made->problem->mode == BENCH_DECODE ? add_states(made, why) : true;
 }
 
@@ -146,7 +210,13 @@ void bench_call_close(bench_call *made)
     *made = (bench_call){0};
 }
 
-bool bench_call_run(void *data, failure *why)
+static bool restore(void *data, failure *why)
+{
+    const bench_call *made = data;
+    return rill_copy(made->context, &made->spoilt, &made->kept) == RILL_OK ? true : refused(made, why);
+}
+
+static bool run(void *data, failure *why)
 {
     bench_call *made = data;
     const op *row = made->problem->operation;
@@ -159,6 +229,11 @@ bool bench_call_run(void *data, failure *why)
     return row->run(made->context, made->args) == RILL_OK ? true : refused(made, why);
 }
 
+bench_work bench_call_work(bench_call *made)
+{
+    return (bench_work){run, made->problem->in_place ? restore : NULL, made};
+}
+
 bool bench_call_sound(bench_call *made, failure *why)
 {
     enum { SAMPLES = 1009 };
@@ -169,7 +244,7 @@ bool bench_call_sound(bench_call *made, failure *why)
         int64_t count = 1;
         for (int axis = 0; axis < view->rank; axis++) count *= view->shape[axis];
         if (count == 0) continue;
-        double room[SAMPLES];
+        double room[2 * SAMPLES];
         int64_t samples = count < SAMPLES ? count : SAMPLES, stride = count / samples;
         rill_tensor to = rill_tensor_1d(room, view->dtype, samples);
         rill_tensor from = rill_tensor_view(view->device, view->data, view->dtype, 1, &samples, &stride);

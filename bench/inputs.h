@@ -3,6 +3,7 @@
 #define BENCH_INPUTS_H
 
 #include "bench.h"
+#include "timing.h"
 
 enum { BENCH_ROTATING = 24 }; /* states that a decode loop goes round, so that none is still in the cache */
 
@@ -11,6 +12,7 @@ typedef struct bench_call {
     rill_context *context;
     void *args;
     void *memory[OP_MAX_TENSORS];
+    rill_tensor kept, spoilt; /* in place: the input's own values, and the view over which the output is written */
     void *states[BENCH_ROTATING]; /* decode: each is h_init and h_final of one call in turn */
     int next;
 } bench_call;
@@ -18,8 +20,8 @@ typedef struct bench_call {
 bool bench_call_open(bench_call *made, const bench_problem *problem, rill_context *context, failure *why);
 void bench_call_close(bench_call *made);
 
-/* One call of the operator; the signature is a timer's. */
-bool bench_call_run(void *made, failure *why);
+/* One call of the operator, with its input restored beforehand where it works in place. */
+bench_work bench_call_work(bench_call *made);
 
 /* Whether the outputs, sampled, are free of NaN. */
 bool bench_call_sound(bench_call *made, failure *why);

@@ -8,7 +8,7 @@
 
 static rill_dtype parse_type(const char *text)
 {
-    static const rill_dtype types[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
+    static const rill_dtype types[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16, RILL_C64, RILL_C128};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(rill_dtype_name(types[i]), text) == 0) return types[i];
     return RILL_ABSENT;
@@ -30,14 +30,14 @@ static bool parse_number(const char *text, double *number)
     return end != text && !*end;
 }
 
-/* Words between commas, each one of a few: bit i of *found for the i-th. */
-static bool parse_set(const char *text, const char *const words[2], int *found)
+/* Words between commas, each one of a list that ends in NULL: bit i of *found for the i-th. */
+static bool parse_set(const char *text, const char *const *words, int *found)
 {
     *found = 0;
     while (*text) {
         size_t length = strcspn(text, ",");
         int which = -1;
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; words[i]; i++)
             if (strlen(words[i]) == length && strncmp(text, words[i], length) == 0) which = i;
         if (which < 0) return false;
         *found |= 1 << which;
@@ -104,6 +104,12 @@ static bool parse_words(char *text, bench_problem *problem, failure *why)
         const op_tensor *tensor = op_tensor_find(problem->operation, word);
         if (equals) {
             if (!parse_setting(word, equals + 1, problem, why)) return false;
+        } else if (strcmp(word, "time_contiguous") == 0) {
+            problem->time_contiguous = true;
+        } else if (strcmp(word, "in_place") == 0) {
+            if (!problem->operation->overlay.output)
+                return failure_set(why, "%s does not work in place", problem->operation->name);
+            problem->in_place = true;
         } else if (option && option->type == OP_BOOL) {
             problem->option[option - problem->operation->options] = 1.0;
         } else if (tensor && (tensor->role == OP_OPTIONAL_INPUT || tensor->role == OP_OPTIONAL_OUTPUT)) {
@@ -115,6 +121,24 @@ static bool parse_words(char *text, bench_problem *problem, failure *why)
     return true;
 }
 
+/* Milliseconds on a GPU, a part of a triad's time, or one or two parts of a triad's speed. */
+static bool parse_mark(const char *of, char *value, bench_problem *problem, failure *why)
+{
+    if (strcmp(of, "h200") == 0)
+        return parse_number(value, &problem->cuda_mark_ms)
+                   ? true
+                   : failure_set(why, "mark.h200=%s is not a number of milliseconds", value);
+    if (strcmp(of, "triad") == 0)
+        return parse_number(value, &problem->triad_mark) ? true
+                                                         : failure_set(why, "mark.triad=%s is not a number", value);
+    if (strcmp(of, "nt-triad") != 0) return failure_set(why, "'mark.%s' is not a key", of);
+    char *comma = strchr(value, ','), *second = comma ? comma + 1 : value;
+    if (comma) *comma = '\0';
+    return parse_number(value, &problem->streaming_mark[0]) && parse_number(second, &problem->streaming_mark[1])
+               ? true
+               : failure_set(why, "mark.nt-triad takes a number, or two with a comma");
+}
+
 static bool parse_key(char *key, bench_problem *problem, failure *why)
 {
     char *value = strchr(key, '=');
@@ -122,7 +146,7 @@ static bool parse_key(char *key, bench_problem *problem, failure *why)
     *value++ = '\0';
     int found;
     if (strcmp(key, "on") == 0) {
-        if (!parse_set(value, (const char *const[2]){"cpu", "cuda"}, &found))
+        if (!parse_set(value, (const char *const[]){"cpu", "cuda", NULL}, &found))
             return failure_set(why, "on=%s is none of cpu, cuda or both with a comma", value);
         problem->on_cpu = found & 1;
         problem->on_cuda = found & 2;
@@ -131,13 +155,14 @@ static bool parse_key(char *key, bench_problem *problem, failure *why)
             return failure_set(why, "quick=%s is neither 0 nor 1", value);
         problem->quick = *value == '1';
     } else if (strcmp(key, "compare") == 0) {
-        if (!parse_set(value, (const char *const[2]){"yardstick", "threads"}, &found))
-            return failure_set(why, "compare=%s is none of yardstick, threads or both with a comma", value);
+        if (!parse_set(value, (const char *const[]){"yardstick", "threads", "triad", "nt-triad", NULL}, &found))
+            return failure_set(why, "compare=%s is none of yardstick, threads, triad, nt-triad with commas", value);
         problem->yardstick = found & 1;
         problem->threads = found & 2;
-    } else if (strcmp(key, "mark.h200") == 0) {
-        if (!parse_number(value, &problem->cuda_mark_ms))
-            return failure_set(why, "mark.h200=%s is not a number of milliseconds", value);
+        problem->triad[BENCH_ORDINARY] = found & 4;
+        problem->triad[BENCH_STREAMING] = found & 8;
+    } else if (strncmp(key, "mark.", 5) == 0) {
+        return parse_mark(key + 5, value, problem, why);
     } else if (strcmp(key, "mode") == 0) {
         static const char *const modes[] = {"call", "eager", "graph", "decode"};
         for (int i = 0; i < 4; i++) {
@@ -175,6 +200,21 @@ static void complete(bench_problem *problem)
     if (op_size(&problem->sizes, "groups") < 0) op_size_set(&problem->sizes, "groups", 1);
 }
 
+/* What no single word or key can say. */
+static bool check(const bench_problem *problem, failure *why)
+{
+    const op *row = problem->operation;
+    bool output = false;
+    for (int i = 0; i < row->tensor_count; i++)
+        output = output || (problem->given[i] && op_is_output(&row->tensors[i]));
+    if (!output) return failure_set(why, "no output of %s is given", row->name);
+    if (op_type_is_complex(problem->dtype) && !row->takes_complex)
+        return failure_set(why, "%s takes no complex numbers", row->name);
+    if (problem->in_place && problem->mode != BENCH_ONE_CALL)
+        return failure_set(why, "in_place is for mode=call, where the input is restored before each");
+    return true;
+}
+
 bool bench_parse(const char *line, bench_problem *problem, failure *why)
 {
     char copy[2 * BENCH_TEXT], *rest = NULL, *parts = NULL;
@@ -191,11 +231,11 @@ bool bench_parse(const char *line, bench_problem *problem, failure *why)
     if (!problem->operation) return failure_set(why, "operator '%s' is not known", name ? name : "");
     problem->dtype = type ? parse_type(type) : RILL_ABSENT;
     if (problem->dtype == RILL_ABSENT)
-        return failure_set(why, "type '%s' is none of f64, f32, bf16, f16", type ? type : "");
+        return failure_set(why, "type '%s' is none of f64, f32, bf16, f16, c64, c128", type ? type : "");
     if (!sizes) return failure_set(why, "sizes are missing");
     if (!parse_sizes(sizes, problem, why) || (words && !parse_words(words, problem, why))) return false;
     for (char *key = strtok_r(NULL, " \t\r\n", &rest); key; key = strtok_r(NULL, " \t\r\n", &rest))
         if (!parse_key(key, problem, why)) return false;
     complete(problem);
-    return true;
+    return check(problem, why);
 }

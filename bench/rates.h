@@ -19,9 +19,13 @@ typedef struct yardstick_scan {
  */
 typedef int64_t rate_loop(int64_t rounds, float *sink);
 
+/* a = b + 3 c; for the streaming one a begins on a line of 64 bytes. */
+typedef void triad_loop(double *a, const double *b, const double *c, int64_t count);
+
 typedef struct bench_rates {
     const char *isa;
     rate_loop *exponentials, *state_steps, *multiply_adds;
+    triad_loop *triad, *streaming_triad;
     void (*selective_scan)(const yardstick_scan *problem);
 } bench_rates;
 

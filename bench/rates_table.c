@@ -6,12 +6,14 @@
 
 #define DECLARE(isa)                                                                                                 \
     rate_loop bench_exponentials_##isa, bench_state_steps_##isa, bench_multiply_adds_##isa;                          \
+    triad_loop bench_triad_loop_##isa, bench_streaming_triad_loop_##isa;                                             \
     void yardstick_selective_scan_##isa(const yardstick_scan *problem);
 
-#define ROW(isa)                                                                                                     \
+#define ROW(name)                                                                                                    \
     {                                                                                                                \
-#isa, bench_exponentials_##isa, bench_state_steps_##isa, bench_multiply_adds_##isa,                          \
-            yardstick_selective_scan_##isa                                                                           \
+        .isa = #name, .exponentials = bench_exponentials_##name, .state_steps = bench_state_steps_##name,            \
+        .multiply_adds = bench_multiply_adds_##name, .triad = bench_triad_loop_##name,                               \
+        .streaming_triad = bench_streaming_triad_loop_##name, .selective_scan = yardstick_selective_scan_##name      \
     }
 
 DECLARE(baseline)

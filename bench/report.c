@@ -1,7 +1,5 @@
 #include "report.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -56,7 +54,7 @@ void bench_report_print_head(const bench_report *report)
            1e-9 * top->state_steps);
     printf("          products f32 %.4g, f64 %.4g, bf16 %.4g, f16 %.4g GFLOP/s\n\n", 1e-9 * top->flops_f32,
            1e-9 * top->flops_f64, 1e-9 * top->flops_bf16, 1e-9 * top->flops_f16);
-    printf("%-30s %11s %11s %11s %-11s %7s\n", "shape", "median ms", "least ms", "floor ms", "(by)", "ratio");
+    printf("%-36s %11s %11s %11s %-11s %7s\n", "shape", "median ms", "least ms", "floor ms", "(by)", "ratio");
 }
 
 static void print_text(const bench_result *result)
@@ -65,10 +63,32 @@ static void print_text(const bench_result *result)
     printf("    \"%s%s\"\n", result->problem.text, modes[result->problem.mode]);
 }
 
+/* Ordinary stores: rill's time over the triad's; stores past the caches: its speed over the triad's. */
+static void print_beside(const bench_result *result, int i)
+{
+    const bench_problem *problem = &result->problem;
+    const bench_beside *ordinary = &result->beside[BENCH_ORDINARY][i],
+                       *streaming = &result->beside[BENCH_STREAMING][i];
+    double mark = problem->streaming_mark[i > 0];
+    if (problem->triad[BENCH_ORDINARY]) {
+        printf("    %d thread%s: %.3f of the time of a triad of as many bytes, %.3f ms", ordinary->threads,
+               ordinary->threads > 1 ? "s" : "", ordinary->seconds / ordinary->triad_seconds,
+               1e3 * ordinary->triad_seconds);
+        if (problem->triad_mark > 0.0) printf(" (mark %.2g)", problem->triad_mark);
+        printf("\n");
+    }
+    if (!problem->triad[BENCH_STREAMING]) return;
+    printf("    %d thread%s: %.1f%% of the speed of a triad past the caches, %.3f ms", streaming->threads,
+           streaming->threads > 1 ? "s" : "", 1e2 * streaming->triad_seconds / streaming->seconds,
+           1e3 * streaming->triad_seconds);
+    if (mark > 0.0) printf(" (mark %.3g%%)", 1e2 * mark);
+    printf("\n");
+}
+
 void bench_report_print(const bench_report *report, const bench_result *result)
 {
     const bench_problem *problem = &result->problem;
-    printf("%-30s %11.5f %11.5f %11.5f %-11s %7.2f", problem->name, 1e3 * result->time.median,
+    printf("%-36s %11.5f %11.5f %11.5f %-11s %7.2f", problem->name, 1e3 * result->time.median,
            1e3 * result->time.least, 1e3 * result->floor.seconds, result->floor.by,
            result->floor.seconds > 0.0 ? result->time.median / result->floor.seconds : 0.0);
     if (problem->cuda_mark_ms > 0.0 && strstr(report->device, "H200"))
@@ -83,49 +103,6 @@ void bench_report_print(const bench_report *report, const bench_result *result)
     if (result->threads_ratio > 0.0)
         printf("    %d threads: %.3f times faster than one; an FMA loop %.3f; %.3f of it (mark %.2g)\n",
                report->threads, result->threads_speedup, result->fma_speedup, result->threads_ratio, threads_mark);
+    for (int i = 0; i < result->beside_count; i++) print_beside(result, i);
     fflush(stdout);
-}
-
-static json_t *result_json(const bench_result *result)
-{
-    static const char *const modes[] = {"call", "eager", "graph", "decode"};
-    json_t *json =
-        json_pack("{s:s, s:s, s:s, s:f, s:f, s:i, s:f, s:s, s:f, s:f, s:f}", "name", result->problem.name, "problem",
-                  result->problem.text, "mode", modes[result->problem.mode], "median_ms", 1e3 * result->time.median,
-                  "least_ms", 1e3 * result->time.least, "samples", result->time.count, "floor_ms",
-                  1e3 * result->floor.seconds, "floor_by", result->floor.by, "bytes", result->floor.bytes,
-                  "state_steps", result->floor.state_steps, "product_flops", result->floor.flops);
-    if (result->problem.cuda_mark_ms > 0.0)
-        json_object_set_new(json, "mark_h200_ms", json_real(result->problem.cuda_mark_ms));
-    if (result->yardstick_ratio > 0.0) {
-        json_object_set_new(json, "times_faster_than_yardstick", json_real(result->yardstick_ratio));
-        json_object_set_new(json, "yardstick_ms", json_real(1e3 * result->yardstick_seconds));
-        json_object_set_new(json, "difference_from_yardstick", json_real(result->yardstick_error));
-    }
-    if (result->threads_ratio > 0.0) {
-        json_object_set_new(json, "threads_speedup", json_real(result->threads_speedup));
-        json_object_set_new(json, "fma_speedup", json_real(result->fma_speedup));
-        json_object_set_new(json, "threads_speedup_over_fma", json_real(result->threads_ratio));
-    }
-    return json;
-}
-
-bool bench_report_write(const bench_report *report, output *to, failure *why)
-{
-    const bench_ceilings *top = &report->ceilings;
-    json_t *results = json_array();
-    for (int i = 0; i < report->count; i++) json_array_append_new(results, result_json(&report->results[i]));
-    json_t *root = json_pack("{s:s, s:s, s:s, s:{s:s, s:s, s:i, s:i}, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:o}",
-                             "backend", report->backend, "commit", report->commit, "date", report->date, "machine",
-                             "device", report->device, "processor", report->processor, "processors",
-                             report->processors, "threads", report->threads, "ceilings", "bytes_per_second",
-                             top->bytes, "exponentials_per_second", top->exponentials, "state_steps_per_second",
-                             top->state_steps, "flops_f64", top->flops_f64, "flops_f32", top->flops_f32, "flops_bf16",
-                             top->flops_bf16, "flops_f16", top->flops_f16, "results", results);
-    if (!root) return failure_set(why, "out of memory");
-    bool good = output_begin(to, why);
-    if (good && (json_dumpf(root, to->file, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) != 0 || fflush(to->file) != 0))
-        good = failure_set(why, "cannot write: %s", strerror(errno));
-    json_decref(root);
-    return good;
 }

@@ -23,10 +23,16 @@ typedef enum op_kind {
     OP_OFFSETS         /* i64 */
 } op_kind;
 
-/* A normal value of this mean and deviation (weights are also scaled by 1/sqrt(last axis)), or -exp of it. */
+/* A normal value of this mean and deviation (weights are also scaled by 1/sqrt(last axis)), or what is made of it. */
+typedef enum op_draw_form {
+    OP_NORMAL,
+    OP_MINUS_EXP, /* -exp of it */
+    OP_FRACTION   /* held within 0.01 and 0.99, so that long sequences stay in range */
+} op_draw_form;
+
 typedef struct op_draw {
     double mean, deviation;
-    bool minus_exp;
+    op_draw_form form;
 } op_draw;
 
 typedef struct op_tensor {
@@ -63,6 +69,11 @@ typedef struct op_cost {
     const char *needs;
 } op_cost;
 
+/* The output that may lie over an input, where there is one (states apart). */
+typedef struct op_overlay {
+    const char *output, *input;
+} op_overlay;
+
 typedef struct op {
     const char *name;
     bool takes_complex; /* activations may be c64 or c128 */
@@ -79,6 +90,7 @@ typedef struct op {
     int rule_count;
     const op_cost *costs;
     int cost_count;
+    op_overlay overlay;
     const char *problem_axes[RILL_MAX_RANK]; /* the order in which a problem's text lists its sizes */
 } op;
 

@@ -3,25 +3,20 @@
 
 /* clang-format off */
 #define SD {"sequences", "channels"}
+#define DECAYS {0.8, 0.15, OP_FRACTION}
 /* clang-format on */
 
 static const op_axis_rule rules[] = {SEQUENCES_ARE_ROWS};
-
-/* Decays of random values: about 0.2 to 1.4, so that long sequences stay in range. */
-#define DECAYS                                                                                                       \
-    {                                                                                                                \
-        0.8, 0.15, false                                                                                             \
-    }
 
 #define AT(field) offsetof(rill_scan_args, field)
 
 static const op_tensor tensors[] = {
     {"a", AT(a), OP_INPUT, OP_ACTIVATION, 3, BLD, DECAYS},
-    {"b", AT(b), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 2, SD, {0.0, 1.0, false}},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, false}},
-    {"h", AT(h), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 2, SD, {0.0, 1.0, false}},
+    {"b", AT(b), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 2, SD, {0.0, 1.0, OP_NORMAL}},
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, OP_NORMAL}},
+    {"h", AT(h), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 2, SD, {0.0, 1.0, OP_NORMAL}},
 };
 
 static const op_option options[] = {{"reverse", AT(reverse), OP_BOOL}};
@@ -45,6 +40,7 @@ const op op_scan = {
     .run = run,
     .rules = rules,
     .rule_count = COUNT(rules),
+    .overlay = {"h", "b"},
     .problem_axes = {"batch", "length", "channels"},
 };
 
@@ -52,14 +48,14 @@ const op op_scan = {
 
 static const op_tensor backward_tensors[] = {
     {"a", AT(a), OP_INPUT, OP_ACTIVATION, 3, BLD, DECAYS},
-    {"h", AT(h), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 2, SD, {0.0, 1.0, false}},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, false}},
-    {"dh", AT(dh), OP_OPTIONAL_INPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, false}},
-    {"dh_final", AT(dh_final), OP_OPTIONAL_INPUT, OP_STATE_GRADIENT, 2, SD, {0.0, 1.0, false}},
-    {"da", AT(da), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, false}},
-    {"db", AT(db), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, false}},
-    {"dh_init", AT(dh_init), OP_OPTIONAL_OUTPUT, OP_STATE_GRADIENT, 2, SD, {0.0, 1.0, false}},
+    {"h", AT(h), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 2, SD, {0.0, 1.0, OP_NORMAL}},
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, OP_NORMAL}},
+    {"dh", AT(dh), OP_OPTIONAL_INPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"dh_final", AT(dh_final), OP_OPTIONAL_INPUT, OP_STATE_GRADIENT, 2, SD, {0.0, 1.0, OP_NORMAL}},
+    {"da", AT(da), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"db", AT(db), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"dh_init", AT(dh_init), OP_OPTIONAL_OUTPUT, OP_STATE_GRADIENT, 2, SD, {0.0, 1.0, OP_NORMAL}},
 };
 
 static const op_option backward_options[] = {{"reverse", AT(reverse), OP_BOOL}};

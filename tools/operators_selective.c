@@ -11,18 +11,18 @@
 #define AT(field) offsetof(rill_selective_scan_args, field)
 
 static const op_tensor scan_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"delta", AT(delta), OP_INPUT, OP_ACTIVATION, 3, BLD, {-1.0, 0.5, false}},
-    {"A", AT(A), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, true}},
-    {"B", AT(B), OP_INPUT, OP_ACTIVATION, 4, BLGN, {0.0, 1.0, false}},
-    {"C", AT(C), OP_INPUT, OP_ACTIVATION, 4, BLGN, {0.0, 1.0, false}},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 1.0, false}},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"delta_bias", AT(delta_bias), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, false}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, {0.0, 1.0, false}},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, false}},
-    {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, {0.0, 1.0, false}},
+    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"delta", AT(delta), OP_INPUT, OP_ACTIVATION, 3, BLD, {-1.0, 0.5, OP_NORMAL}},
+    {"A", AT(A), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, OP_MINUS_EXP}},
+    {"B", AT(B), OP_INPUT, OP_ACTIVATION, 4, BLGN, {0.0, 1.0, OP_NORMAL}},
+    {"C", AT(C), OP_INPUT, OP_ACTIVATION, 4, BLGN, {0.0, 1.0, OP_NORMAL}},
+    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 1.0, OP_NORMAL}},
+    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"delta_bias", AT(delta_bias), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, {0.0, 1.0, OP_NORMAL}},
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, OP_NORMAL}},
+    {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, {0.0, 1.0, OP_NORMAL}},
 };
 
 static const op_option scan_options[] = {
@@ -55,6 +55,7 @@ const op op_selective_scan = {
     .rule_count = COUNT(scan_rules),
     .costs = scan_costs,
     .cost_count = COUNT(scan_costs),
+    .overlay = {"y", "x"},
     .problem_axes = {"batch", "length", "channels", "states"},
 };
 
@@ -63,19 +64,19 @@ const op op_selective_scan = {
 #define AT(field) offsetof(rill_selective_layer_args, field)
 
 static const op_tensor layer_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"W_delta", AT(W_delta), OP_INPUT, OP_WEIGHT, 2, {"channels", "rank"}, {0.0, 1.0, false}},
-    {"W_delta_down", AT(W_delta_down), OP_OPTIONAL_INPUT, OP_WEIGHT, 2, {"rank", "channels"}, {0.0, 1.0, false}},
-    {"W_B", AT(W_B), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, {0.0, 1.0, false}},
-    {"W_C", AT(W_C), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, {0.0, 1.0, false}},
-    {"A_log", AT(A_log), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, false}},
-    {"b_delta", AT(b_delta), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, false}},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 1.0, false}},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, {0.0, 1.0, false}},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, false}},
-    {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, false}},
-    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, {0.0, 1.0, false}},
+    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"W_delta", AT(W_delta), OP_INPUT, OP_WEIGHT, 2, {"channels", "rank"}, {0.0, 1.0, OP_NORMAL}},
+    {"W_delta_down", AT(W_delta_down), OP_OPTIONAL_INPUT, OP_WEIGHT, 2, {"rank", "channels"}, {0.0, 1.0, OP_NORMAL}},
+    {"W_B", AT(W_B), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, {0.0, 1.0, OP_NORMAL}},
+    {"W_C", AT(W_C), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, {0.0, 1.0, OP_NORMAL}},
+    {"A_log", AT(A_log), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, OP_NORMAL}},
+    {"b_delta", AT(b_delta), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
+    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 1.0, OP_NORMAL}},
+    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, {0.0, 1.0, OP_NORMAL}},
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, {0.0, 1.0, OP_NORMAL}},
+    {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, {0.0, 1.0, OP_NORMAL}},
+    {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, {0.0, 1.0, OP_NORMAL}},
 };
 
 static const op_option layer_options[] = {
