@@ -18,7 +18,7 @@ static const char *binder_of(const op *row, const char *axis, bool packed)
     if (strcmp(axis, "states") == 0) return layer ? "W_B" : "A";
     if (strcmp(axis, "groups") == 0) return "B";
     if (strcmp(axis, "rank") == 0) return "W_delta_down";
-    return strcmp(axis, "sequences") == 0 && packed ? "offsets" : "x";
+    return strcmp(axis, "sequences") == 0 && packed ? "offsets" : row->tensors[0].name;
 }
 
 typedef void visit(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor);
@@ -27,6 +27,7 @@ typedef void visit(valid_call *valid, const op_tensor *t, any_args *broken, rill
 static void each_tensor(rill_dtype activations, bool packed, visit *check)
 {
     for (const op *const *row = op_table; *row; row++) {
+        if (op_type_is_complex(activations) && !(*row)->takes_complex) continue;
         valid_call valid = call_valid(*row, activations, packed);
         assert_accepted(context, *row, &valid.args);
         for (int i = 0; i < (*row)->tensor_count; i++) {
@@ -78,15 +79,21 @@ static void null_data(void **unused)
 /* What a tensor's type may be beside these activations, as messages say it. */
 static const char *types_text(op_kind kind, rill_dtype activations)
 {
-    bool half = activations == RILL_BF16 || activations == RILL_F16;
+    bool half = activations == RILL_BF16 || activations == RILL_F16, wide = activations == RILL_F64;
     const char *lead = rill_dtype_name(activations);
     static char text[64];
     switch (kind) {
+    case OP_GRADIENT:
+        snprintf(text, sizeof text, half || wide ? "%s or f32" : "%s", lead);
+        break;
     case OP_WEIGHT:
         snprintf(text, sizeof text, half ? "%s or f32" : "%s", lead);
         break;
     case OP_STATE:
         snprintf(text, sizeof text, half ? "f32 or %s" : "%s", lead);
+        break;
+    case OP_STATE_GRADIENT:
+        snprintf(text, sizeof text, half ? "f32 or %s" : wide ? "%s or f32" : "%s", lead);
         break;
     case OP_PARAMETER:
         snprintf(text, sizeof text, "%s", half ? "f32" : lead);
@@ -98,18 +105,57 @@ static const char *types_text(op_kind kind, rill_dtype activations)
     return text;
 }
 
-static void check_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+static void assert_dtype_refused(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor,
+                                 rill_dtype wrong)
 {
-    const rill_tensor *x = call_tensor(valid, "x");
-    tensor->dtype = t->kind == OP_OFFSETS ? RILL_F32 : RILL_I64;
-    const char *found = rill_dtype_name(tensor->dtype);
+    const op_tensor *lead = &valid->row->tensors[0];
+    rill_dtype activations = op_args_tensor(lead, &valid->args)->dtype;
+    const char *found = rill_dtype_name(wrong);
+    tensor->dtype = wrong;
     if (t->kind == OP_OFFSETS)
         assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", t->name, found);
-    else if (strcmp(t->name, "x") == 0)
-        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "x: dtype is i64, expected f64, f32, bf16 or f16");
+    else if (t == lead)
+        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected f64, f32, %s", t->name,
+                       found, valid->row->takes_complex ? "bf16, f16, c64 or c128" : "bf16 or f16");
     else
-        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s (x is %s)", t->name,
-                       found, types_text(t->kind, x->dtype), rill_dtype_name(x->dtype));
+        assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s (%s is %s)", t->name,
+                       found, types_text(t->kind, activations), lead->name, rill_dtype_name(activations));
+}
+
+static void check_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    assert_dtype_refused(valid, t, broken, tensor, t->kind == OP_OFFSETS ? RILL_F32 : RILL_I64);
+}
+
+/* Real beside complex, complex beside real, one complex type beside the other; the first tensor may change its type.
+ */
+static void check_complex_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    rill_dtype activations = op_args_tensor(&valid->row->tensors[0], &valid->args)->dtype;
+    if (t == &valid->row->tensors[0] && valid->row->takes_complex) return;
+    assert_dtype_refused(valid, t, broken, tensor, op_type_is_complex(activations) ? RILL_F32 : RILL_C64);
+    assert_dtype_refused(valid, t, broken, tensor, activations == RILL_C128 ? RILL_C64 : RILL_F16);
+}
+
+/* Whether it is a result: an output, or in a backward call an output of the forward one. */
+static bool is_result(const op *row, const op_tensor *t)
+{
+    for (const op *const *forward = op_table; *forward; forward++) {
+        const op_tensor *same = (*forward)->backward == row ? op_tensor_find(*forward, t->name) : NULL;
+        if (same && op_is_output(same)) return true;
+    }
+    return op_is_output(t);
+}
+
+/* Only a reference context takes gradients, results and states that are wider than all they come from. */
+static void check_wide_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
+{
+    bool may = t->kind == OP_STATE || t->kind == OP_STATE_GRADIENT || t->kind == OP_GRADIENT;
+    may = (may || is_result(valid->row, t)) && strcmp(context_name, "reference") == 0;
+    if (t == &valid->row->tensors[0]) return;
+    if (!may) assert_dtype_refused(valid, t, broken, tensor, RILL_F64);
+    tensor->dtype = RILL_F64;
+    if (may) assert_accepted(context, valid->row, broken);
 }
 
 static void check_unknown_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
@@ -129,6 +175,11 @@ static void dtypes(void **unused)
     each_tensor(RILL_BF16, true, check_dtype);
     each_tensor(RILL_F16, false, check_dtype);
     each_tensor(RILL_F32, true, check_unknown_dtype);
+    each_tensor(RILL_C64, true, check_dtype);
+    each_tensor(RILL_C128, false, check_dtype);
+    each_tensor(RILL_F32, false, check_wide_dtype);
+    each_tensor(RILL_C64, true, check_complex_dtype);
+    each_tensor(RILL_C128, true, check_complex_dtype);
 }
 
 static void check_device(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
@@ -193,6 +244,7 @@ static void axes(void **unused)
     (void)unused;
     each_tensor(RILL_F32, true, check_axes);
     each_tensor(RILL_F64, false, check_axes);
+    each_tensor(RILL_C64, false, check_axes);
 }
 
 static void check_strides(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
@@ -231,6 +283,7 @@ static void strides(void **unused)
     each_tensor(RILL_F64, false, check_strides);
     each_tensor(RILL_F32, true, check_alignment);
     each_tensor(RILL_F16, false, check_alignment);
+    each_tensor(RILL_C64, true, check_alignment);
     each_tensor(RILL_F32, true, check_reserved);
 }
 
@@ -265,6 +318,7 @@ static void overlaps(void **unused)
     (void)unused;
     each_tensor(RILL_F32, false, check_overlap);
     each_tensor(RILL_F32, true, check_overlap);
+    each_tensor(RILL_C128, true, check_overlap);
 }
 
 /* NULL instead of a context or of the args. */

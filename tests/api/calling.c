@@ -28,7 +28,7 @@ valid_call call_valid(const op *row, rill_dtype activations, bool packed)
         int64_t shape[RILL_MAX_RANK], count = 1;
         if (t->kind == OP_OFFSETS && !packed) continue;
         for (int k = 0; k < t->rank; k++) count *= shape[k] = op_size(&made.sizes, t->axes[k]);
-        made.memory[i] = calloc((size_t)count + 512, 8); /* room for a view of any other tensor */
+        made.memory[i] = calloc((size_t)count + 512, 16); /* room for a view of any other tensor */
         if (!made.memory[i]) abort();
         if (t->kind == OP_OFFSETS) memcpy(made.memory[i], offsets, sizeof offsets);
         *op_args_tensor(t, &made.args) =

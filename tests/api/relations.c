@@ -14,6 +14,25 @@ static rill_tensor *tensor_in(any_args *args, const op *row, const char *name)
     return op_args_tensor(op_tensor_find(row, name), args);
 }
 
+static const char *lead_name(const op *row)
+{
+    return row->tensors[0].name;
+}
+
+static bool has_axis(const op_tensor *t, const char *axis)
+{
+    for (int k = 0; k < t->rank; k++)
+        if (strcmp(t->axes[k], axis) == 0) return true;
+    return false;
+}
+
+/* All states out of the call: they have as many rows as there are sequences. */
+static void drop_states(const op *row, any_args *args)
+{
+    for (int i = 0; i < row->tensor_count; i++)
+        if (has_axis(&row->tensors[i], "sequences")) *op_args_tensor(&row->tensors[i], args) = (rill_tensor){0};
+}
+
 typedef struct offsets_row {
     int64_t value[4];
     const char *message;
@@ -25,8 +44,8 @@ static void offsets(void **unused)
         {{1, 1, 2, 3}, "offsets: element 0 is 1, expected 0"},
         {{-1, 1, 2, 3}, "offsets: element 0 is -1, expected 0"},
         {{0, 2, 1, 3}, "offsets: element 2 is 1, expected at least 2 (the one before)"},
-        {{0, 1, 2, 2}, "offsets: element 3 is 2, expected 3 (length of x)"},
-        {{0, 1, 2, 4}, "offsets: element 3 is 4, expected 3 (length of x)"},
+        {{0, 1, 2, 2}, "offsets: element 3 is 2, expected 3 (length of %s)"},
+        {{0, 1, 2, 4}, "offsets: element 3 is 4, expected 3 (length of %s)"},
         {{0, 1, INT64_MAX, INT64_MIN},
          "offsets: element 3 is -9223372036854775808, expected at least "
          "9223372036854775807 (the one before)"},
@@ -35,10 +54,12 @@ static void offsets(void **unused)
     for (const op *const *row = op_table; *row; row++) {
         valid_call valid = call_valid(*row, RILL_F32, true);
         any_args broken = valid.args;
-        *tensor_in(&broken, *row, "h_init") = *tensor_in(&broken, *row, "h_final") = (rill_tensor){0};
+        drop_states(*row, &broken);
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
             *tensor_in(&broken, *row, "offsets") = rill_tensor_1d(rows[i].value, RILL_I64, 4);
-            assert_refused(context, &valid, &broken, RILL_INVALID_OFFSETS, "%s", rows[i].message);
+            char message[128];
+            snprintf(message, sizeof message, rows[i].message, lead_name(*row));
+            assert_refused(context, &valid, &broken, RILL_INVALID_OFFSETS, "%s", message);
         }
         static const int64_t backwards[] = {3, 9, 1, 9, 0}, all_empty[] = {0, 0, 3, 3};
         rill_tensor strided =
@@ -65,7 +86,8 @@ static void offsets_shapes(void **unused)
                        "h_init: axis 0 is 2, expected 3 (sequences of offsets)");
         broken = rows.args;
         *tensor_in(&broken, *row, "offsets") = rill_tensor_1d(values, RILL_I64, 4);
-        assert_refused(context, &rows, &broken, RILL_INVALID_SHAPE, "x: axis 0 is 2, expected 1 (offsets is given)");
+        assert_refused(context, &rows, &broken, RILL_INVALID_SHAPE, "%s: axis 0 is 2, expected 1 (offsets is given)",
+                       lead_name(*row));
         call_done(&valid);
         call_done(&rows);
     }
@@ -75,6 +97,7 @@ static void limits(void **unused)
 {
     (void)unused;
     for (const op *const *row = op_table; *row; row++) {
+        if (!op_option_find(*row, "delta_min")) continue;
         valid_call valid = call_valid(*row, RILL_F32, false);
         any_args broken = valid.args;
         double *low = (double *)(broken.bytes + op_option_find(*row, "delta_min")->offset);
@@ -99,21 +122,19 @@ static void limits(void **unused)
     }
 }
 
+/* The last field of every args struct. */
 static void reserved_fields(void **unused)
 {
     (void)unused;
-    valid_call scan = call_valid(op_find("selective_scan"), RILL_F32, false);
-    valid_call layer = call_valid(op_find("selective_layer"), RILL_F32, false);
-    for (int k = 0; k < 8; k++) {
-        any_args broken = scan.args;
-        ((rill_selective_scan_args *)&broken)->reserved[k] = 7;
-        assert_refused(context, &scan, &broken, RILL_INVALID_OPTION, "reserved: element %d is 7, expected 0", k);
-        broken = layer.args;
-        ((rill_selective_layer_args *)&broken)->reserved[k] = 7;
-        assert_refused(context, &layer, &broken, RILL_INVALID_OPTION, "reserved: element %d is 7, expected 0", k);
+    for (const op *const *row = op_table; *row; row++) {
+        valid_call valid = call_valid(*row, RILL_F32, false);
+        for (int k = 0; k < 8; k++) {
+            any_args broken = valid.args;
+            *(uint64_t *)(broken.bytes + (*row)->args_size - (size_t)(8 - k) * 8) = 7;
+            assert_refused(context, &valid, &broken, RILL_INVALID_OPTION, "reserved: element %d is 7, expected 0", k);
+        }
+        call_done(&valid);
     }
-    call_done(&scan);
-    call_done(&layer);
 }
 
 static void groups(void **unused)
@@ -155,56 +176,120 @@ static void weight_of_another_width(void **unused)
 }
 
 /* The memory of one tensor for another, of the same shape. */
+typedef struct alias {
+    const char *op, *output, *other;
+    bool may; /* be the same view */
+} alias;
+
+static const alias alias_table[] = {
+    {"scan", "h", "b", true},
+    {"scan", "h", "a", false},
+    {"scan", "h_final", "h_init", true},
+    {"scan_backward", "da", "a", false},
+    {"scan_backward", "da", "h", false},
+    {"scan_backward", "da", "dh", false},
+    {"scan_backward", "db", "a", false},
+    {"scan_backward", "db", "h", false},
+    {"scan_backward", "db", "dh", false},
+    {"scan_backward", "db", "da", false},
+    {"scan_backward", "dh_init", "h_init", false},
+    {"scan_backward", "dh_init", "dh_final", false},
+    {"selective_scan", "y", "x", true},
+    {"selective_scan", "y", "z", false},
+    {"selective_scan", "h_final", "h_init", true},
+    {"selective_layer", "y", "x", false},
+    {"selective_layer", "y", "z", false},
+    {"selective_layer", "h_final", "h_init", true},
+};
+
 static void aliases(void **unused)
 {
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
-        valid_call valid = call_valid(*row, RILL_F32, false);
-        bool may = strcmp((*row)->name, "selective_scan") == 0;
+    for (size_t i = 0; i < sizeof alias_table / sizeof alias_table[0]; i++) {
+        const alias *a = &alias_table[i];
+        valid_call valid = call_valid(op_find(a->op), RILL_F32, false);
         any_args args = valid.args;
-        *tensor_in(&args, *row, "h_final") = *tensor_in(&args, *row, "h_init");
-        assert_accepted(context, *row, &args);
-        *tensor_in(&args, *row, "y") = *tensor_in(&args, *row, "x");
-        if (may)
-            assert_accepted(context, *row, &args);
+        rill_tensor *output = tensor_in(&args, valid.row, a->output), *other = tensor_in(&args, valid.row, a->other);
+        *output = *other;
+        if (a->may)
+            assert_accepted(context, valid.row, &args);
         else
-            assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "y: overlaps x, expected disjoint memory");
-        args = valid.args;
-        *tensor_in(&args, *row, "y") = *tensor_in(&args, *row, "z");
-        assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "y: overlaps z, expected disjoint memory");
-        args = valid.args;
-        *tensor_in(&args, *row, "h_final") = *tensor_in(&args, *row, "h_init");
-        *(float **)&tensor_in(&args, *row, "h_final")->data += 1; /* shifted by one element: not the same view */
-        assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP,
-                       "h_final: overlaps h_init, expected disjoint memory or the same view");
+            assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "%s: overlaps %s, expected disjoint memory",
+                           a->output, a->other);
+        output->data = (float *)output->data + 1; /* shifted by one element: not the same view */
+        assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "%s: overlaps %s, expected disjoint memory%s",
+                       a->output, a->other, a->may ? " or the same view" : "");
         call_done(&valid);
     }
 }
 
-/* y and x are every other element of one buffer; so are the states. */
+/* An input and an output are every other element of one buffer. */
 static void interleaved(void **unused)
 {
-    static float pair[2 * 3 * 4 * 2], states[2 * 4 * 5 * 2];
+    static float pair[2 * 4 * 5 * 2];
+    static const alias rows[] = {
+        {"scan", "h", "b", true},
+        {"scan", "h_final", "h_init", true},
+        {"scan_backward", "db", "dh", false},
+        {"scan_backward", "dh_init", "dh_final", false},
+        {"selective_scan", "y", "x", true},
+        {"selective_scan", "h_final", "h_init", true},
+        {"selective_layer", "y", "x", false},
+        {"selective_layer", "h_final", "h_init", true},
+    };
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
-        valid_call valid = call_valid(*row, RILL_F32, false);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        valid_call valid = call_valid(op_find(rows[i].op), RILL_F32, false);
         any_args args = valid.args;
-        rill_tensor *x = tensor_in(&args, *row, "x"), *y = tensor_in(&args, *row, "y");
-        rill_tensor *init = tensor_in(&args, *row, "h_init"), *final = tensor_in(&args, *row, "h_final");
-        rill_tensor *views[] = {x, y, init, final};
-        for (int i = 0; i < 4; i++) {
-            views[i]->data = (i < 2 ? pair : states) + i % 2;
-            for (int k = 0; k < 3; k++) views[i]->stride[k] *= 2;
-        }
-        for (int i = 0; i < 48; i++) pair[i] = i % 2 ? -7 : 1;
-        assert_accepted(context, *row, &args);
-        for (int i = 0; i < 48; i += 2) assert_true(pair[i] == 1);
-        for (int i = 1; i < 48; i += 2) assert_true(pair[i] != -7);
-        y->data = pair;
-        y->shape[2] = 4;
-        y->data = (float *)y->data + 2; /* on top of x, one element further */
-        assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "y: overlaps x, expected disjoint memory%s",
-                       strcmp((*row)->name, "selective_scan") == 0 ? " or the same view" : "");
+        rill_tensor *output = tensor_in(&args, valid.row, rows[i].output);
+        rill_tensor *input = tensor_in(&args, valid.row, rows[i].other);
+        int64_t elements = view_count(input);
+        for (int k = 0; k < input->rank; k++) input->stride[k] *= 2, output->stride[k] *= 2;
+        input->data = pair;
+        output->data = pair + 1;
+        for (int64_t k = 0; k < 2 * elements; k++) pair[k] = k % 2 ? -7 : 1;
+        assert_accepted(context, valid.row, &args);
+        for (int64_t k = 0; k < 2 * elements; k += 2) assert_true(pair[k] == 1);
+        for (int64_t k = 1; k < 2 * elements; k += 2) assert_true(pair[k] != -7);
+        output->data = pair + 2; /* on top of the input, one element further */
+        assert_refused(context, &valid, &args, RILL_INVALID_OVERLAP, "%s: overlaps %s, expected disjoint memory%s",
+                       rows[i].output, rows[i].other, rows[i].may ? " or the same view" : "");
+        call_done(&valid);
+    }
+}
+
+static any_args without(const valid_call *valid, const char *const *names)
+{
+    any_args args = valid->args;
+    for (; *names; names++) *tensor_in(&args, valid->row, *names) = (rill_tensor){0};
+    return args;
+}
+
+/* Gradients that are wanted need what they are computed from; those that are not, nothing. */
+static void wanted_gradients(void **unused)
+{
+    (void)unused;
+    for (int packed = 0; packed < 2; packed++) {
+        valid_call valid = call_valid(op_find("scan_backward"), packed ? RILL_C64 : RILL_F32, packed);
+        any_args args = without(&valid, (const char *const[]){"h", NULL});
+        assert_refused(context, &valid, &args, RILL_INVALID_NULL,
+                       "h: not given, expected a tensor [batch, length, channels] (da is given)");
+        args = without(&valid, (const char *const[]){"h_init", NULL});
+        assert_refused(context, &valid, &args, RILL_INVALID_NULL,
+                       "h_init: not given, expected a tensor [sequences, channels] (dh_init is given)");
+        args = without(&valid, (const char *const[]){"h", "da", NULL});
+        assert_accepted(context, valid.row, &args);
+        args = without(&valid, (const char *const[]){"h", "h_init", "da", "dh_init", "dh", NULL});
+        assert_accepted(context, valid.row, &args);
+        args = without(&valid, (const char *const[]){"dh", "dh_final", "h_init", "dh_init", NULL});
+        assert_accepted(context, valid.row, &args);
+        args = without(&valid, (const char *const[]){"da", "db", "dh_init", NULL});
+        assert_accepted(context, valid.row, &args);
+        args = without(&valid, (const char *const[]){"h", "h_init", "dh", "dh_final", "da", "db", "dh_init", NULL});
+        assert_accepted(context, valid.row, &args);
+        tensor_in(&args, valid.row, "a")->rank = 2; /* with nothing to do, still checked */
+        assert_refused(context, &valid, &args, RILL_INVALID_SHAPE,
+                       "a: rank is 2, expected 3 [batch, length, channels]");
         call_done(&valid);
     }
 }
@@ -240,7 +325,7 @@ int main(void)
         cmocka_unit_test(limits),        cmocka_unit_test(reserved_fields),
         cmocka_unit_test(groups),        cmocka_unit_test(weight_of_another_width),
         cmocka_unit_test(aliases),       cmocka_unit_test(interleaved),
-        cmocka_unit_test(nothing_to_do),
+        cmocka_unit_test(nothing_to_do), cmocka_unit_test(wanted_gradients),
     };
     static const rill_backend backends[] = {RILL_BACKEND_CPU, RILL_BACKEND_REFERENCE, RILL_BACKEND_LOOP};
     int failed = 0;
