@@ -14,8 +14,9 @@
 
 #include <rill/rill.h>
 
-#include "call.h"
 #include "casefile.h"
+#include "solution.h"
+#include "verify.h"
 
 typedef struct buffer {
     unsigned char *bytes;
@@ -62,14 +63,29 @@ static void put(driver *run, const unsigned char *bytes, size_t size)
         die("cannot write", run->path);
 }
 
-/* What can still be read is computed: the call may refuse it, with a message. */
+/*
+ * What can still be read is computed, forward and backward, and judged as rill check does: a call may refuse it, with
+ * a message.  Whether it passes is not asked: the file may expect anything.
+ */
 static void compute(driver *run, const casefile *from)
 {
     failure why = {""};
-    call made;
-    if (!call_open(&made, from->operation, from->args, &from->sizes, from->activations, false, &why)) return;
-    if (!call_run(&made, run->context, &why) && !why.text[0]) die("a call failed without a message", "");
-    call_close(&made);
+    solution made;
+    judge right;
+    outcome list[SOLUTION_MAX_OUTCOMES];
+    bool good = solution_open(&made, from, run->context, false, &why);
+    if (good && solution_add_gradients(&made, run->context, &why) && judge_open(&right, from, &why)) {
+        int count = solution_list(&made, list);
+        for (int i = 0; i < count; i++) {
+            measure found = judge_outcome(&right, &list[i]);
+            if (found.failed == 0 && found.worst > 1.0 && found.slices > 0)
+                die("a miss is not counted", list[i].tensor->name);
+        }
+        judge_close(&right);
+    } else if (!why.text[0]) {
+        die("a call failed without a message", "");
+    }
+    if (good) solution_close(&made);
 }
 
 static bool try_file(driver *run, const unsigned char *bytes, size_t size, failure *why)
@@ -117,6 +133,22 @@ static void flips(driver *run, const buffer *good)
     }
 }
 
+/* Turns bits of the data: other numbers, NaN among them, and offsets out of order. */
+static void scatter(driver *run, const buffer *good, int count)
+{
+    failure why;
+    size_t header = header_size(good);
+    unsigned char *made = malloc(good->size);
+    if (!made) die("no memory", "");
+    for (int i = 0; i < count; i++) {
+        memcpy(made, good->bytes, good->size);
+        for (uint64_t turned = 1 + draw(run, 8); turned > 0; turned--)
+            made[header + draw(run, good->size - header)] ^= (unsigned char)(1 + draw(run, 255));
+        if (!try_file(run, made, good->size, &why)) die("a file was refused for its numbers", why.text);
+    }
+    free(made);
+}
+
 /* Replaces a stretch of the header by a word that means something to a parser, and mends the header's length. */
 static void splices(driver *run, const buffer *good, int count)
 {
@@ -148,6 +180,11 @@ static void splices(driver *run, const buffer *good, int count)
         "\"__metadata__\"",
         "65536",
         "\"h_init\"",
+        "\"expect.da\"",
+        "\"dh\"",
+        "\"complex\"",
+        "\"a,b,a\"",
+        "\"c64\"",
         "\xff",
     };
     size_t header = header_size(good), words_count = sizeof words / sizeof words[0];
@@ -175,6 +212,16 @@ typedef struct hostile {
 
 #define META "\"__metadata__\":{\"op\":\"selective_scan\",\"dtype\":\"f32\"}"
 #define SCAN(options) "{\"__metadata__\":{\"op\":\"selective_scan\",\"dtype\":\"f32\",\"options\":" options "}}"
+
+/* clang-format off */
+#define TENSOR(name, type, shape, range) \
+    ",\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":" range "}"
+#define LINEAR(meta, tensors) "{\"__metadata__\":{\"op\":\"scan\"," meta "}" tensors "}"
+#define F32 "\"dtype\":\"f32\""
+#define C64(names) "\"dtype\":\"c64\",\"complex\":\"" names "\""
+#define A(shape) TENSOR("a", "F32", shape, "[0,8]")
+#define AB TENSOR("a", "F32", "[1,2,1]", "[0,8]") TENSOR("b", "F32", "[1,2,1]", "[8,16]")
+/* clang-format on */
 
 static const hostile table[] = {
     {"", "not a JSON object", 0},
@@ -213,6 +260,20 @@ static const hostile table[] = {
      "overlaps", 6},
     {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", "hole", 8},
     {"{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "end at byte 4", 8},
+    {LINEAR(C64("a"), A("[1,1,1,2]")), "'b' of scan is missing", 8},
+    {LINEAR(C64("a,b"), A("[1,1,1,2]")), "no tensor 'b'", 8},
+    {LINEAR(C64("a,a"), A("[1,1,1,2]")), "complex needs F32", 8},
+    {LINEAR(C64("a"), A("[1,2,1]")), "complex needs F32", 8},
+    {LINEAR(C64("a"), TENSOR("a", "F32", "[]", "[0,4]")), "complex needs F32", 4},
+    {LINEAR(C64("a"), TENSOR("a", "I64", "[2]", "[0,16]")), "complex needs F32", 16},
+    {LINEAR(C64(""), AB), "but metadata 'dtype' is c64", 16},
+    {LINEAR(F32, AB TENSOR("da", "F32", "[1,2,1]", "[16,24]")), "belongs to nothing", 24},
+    {LINEAR(F32, AB TENSOR("expect.dq", "F32", "[1]", "[16,20]")), "belongs to nothing", 20},
+    {LINEAR(F32, AB TENSOR("expect.dh", "F32", "[1,2,1]", "[16,24]")), "belongs to nothing", 24},
+    {LINEAR(F32, AB TENSOR("expect.da", "F32", "[1,1,1]", "[16,20]")), "axis 1 is 1, expected 2", 20},
+    {LINEAR(F32, AB TENSOR("expect.da", "I64", "[1,2,1]", "[16,32]")), "is not real", 32},
+    {LINEAR(F32, AB TENSOR("expect.db", "F32", "[2]", "[16,24]")), "rank 1, expected 3", 24},
+    {LINEAR(F32, AB TENSOR("expect.dh_init", "F32", "[1,1]", "[16,20]")), "the file has no 'h_init'", 20},
 };
 
 static void refuse(driver *run, const char *header, size_t length, size_t data, const char *phrase)
@@ -264,6 +325,7 @@ int main(int argc, char **argv)
         truncations(&run, &good);
         flips(&run, &good);
         splices(&run, &good, 10000);
+        scatter(&run, &good, 500);
         free(good.bytes);
     }
     rill_context_destroy(run.context);
