@@ -36,6 +36,19 @@ bad()
     grep -q -- "$pattern" "$work/err" || { miss "$name: no '$pattern' on stderr"; cat "$work/err"; }
 }
 
+# fails NAME ARGUMENT...: exit status 1 and nothing on stderr: a miss.
+fails()
+{
+    name=$1
+    shift
+    checks=$((checks + 1))
+    "$rill" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    [ $status -eq 1 ] && [ ! -s "$work/err" ] && return 0
+    miss "$name: exit status $status, expected 1"
+    cat "$work/err"
+}
+
 # file NAME HEADER [BYTES]: a safetensors file with this header and so many zero bytes behind it.
 file()
 {
@@ -53,8 +66,17 @@ grep -q cpu "$work/out" || miss "info does not name the cpu backend"
 good --version --version
 grep -q '^rill [0-9]*\.[0-9]*\.[0-9]*$' "$work/out" || miss "--version prints no version"
 
-good "check of every case" check "$data"/selective_*.safetensors
+good "check of every case" check "$data"/*.safetensors
 grep -q ' 0 failed' "$work/out" || miss "check counts failures"
+grep -q '^scan_.*not implemented' "$work/out" && miss "gradients of scan are passed over"
+grep -q '^selective_scan_f32 .*expect.dA: gradients are not implemented' "$work/out" || miss "gradients of selective_scan are not named"
+for backend in reference loop cpu/baseline; do
+    for tensor in h h_final da db dh_init; do
+        grep -q "^scan_packed  *$backend  *$tensor .*PASS" "$work/out" || miss "$tensor of scan_packed is not checked on $backend"
+    done
+    grep -q "^scan_f32  *$backend  *dh_init " "$work/out" && miss "a gradient without its input on $backend"
+    grep -q "^scan_c128  *$backend  *da  *c128 .*PASS" "$work/out" || miss "no complex gradient on $backend"
+done
 for backend in reference loop cpu; do
     good "check --backend $backend" check --backend $backend "$data/selective_scan_f32.safetensors"
     grep -q PASS "$work/out" || miss "check --backend $backend compared nothing"
@@ -72,19 +94,22 @@ spoil()
 }
 
 # A wrong expectation is a miss on every backend that is there, whatever the backends say among themselves.
-for case in "$data"/selective_*.safetensors; do
-    for output in y h_final; do
+for case in "$data"/*.safetensors; do
+    gradients=
+    case ${case##*/} in scan_*) gradients="da db dh_init" ;; esac
+    for output in y h h_final $gradients; do
         spoil "$case" $output || continue
         checks=$((checks + 1))
         "$rill" check "$work/spoilt.safetensors" >"$work/out" 2>"$work/err"
         [ $? -eq 1 ] || miss "check with a wrong $output of ${case##*/}: not exit status 1"
         grep -q "^spoilt  *reference  *$output .*FAIL" "$work/out" || miss "no FAIL on the reference: $output of ${case##*/}"
+        grep -q "^spoilt  *loop  *$output .*FAIL" "$work/out" || miss "no FAIL on the loop: $output of ${case##*/}"
         grep -q "^spoilt  *cpu/baseline  *$output .*FAIL" "$work/out" || miss "no FAIL on the cpu: $output of ${case##*/}"
         grep "^spoilt .* $output " "$work/out" | grep PASS && miss "a wrong $output of ${case##*/} passes"
     done
 done
 
-for case in "$data"/selective_*.safetensors; do
+for case in "$data"/*.safetensors; do
     good "run ${case##*/}" run "$case" -o "$work/written.safetensors" --backend cpu
     [ -s "$work/written.safetensors" ] || miss "run ${case##*/} wrote nothing"
 done
@@ -95,6 +120,16 @@ head -c 4000 "$work/written.safetensors" | tr -d '\0' | grep -q '"y"' || miss "r
 good "the same again" run "$data/selective_scan_states.safetensors" -o "$work/again.safetensors"
 cmp -s "$work/written.safetensors" "$work/again.safetensors" || miss "two runs wrote different files"
 bad "outputs are not a case" . check "$work/written.safetensors"
+good "run, with gradients" run "$data/scan_packed.safetensors" -o "$work/written.safetensors"
+for tensor in h h_final da db dh_init; do
+    grep -q "^$tensor  *f32  *\[.*norm" "$work/out" || miss "run prints no $tensor"
+    head -c 4000 "$work/written.safetensors" | tr -d '\0' | grep -q "\"$tensor\"" || miss "run wrote no $tensor"
+done
+good "run, without init" run "$data/scan_f32.safetensors" -o "$work/written.safetensors"
+head -c 4000 "$work/written.safetensors" | tr -d '\0' | grep -q '"dh_init"' && miss "run wrote the gradient of an absent state"
+good "run, complex" run "$data/scan_c128.safetensors" -o "$work/written.safetensors"
+head -c 4000 "$work/written.safetensors" | tr -d '\0' | grep -q '"complex":"h,h_final,da,db"' || miss "run does not name its complex tensors"
+head -c 4000 "$work/written.safetensors" | tr -d '\0' | grep -q '"h":{"dtype":"F64","shape":\[1,50,4,2\]' || miss "run wrote no parts of h"
 
 bad "no command" usage
 bad "unknown command" "'fly' is not a command" fly
@@ -154,16 +189,30 @@ if "$rill" help | grep -q '^  bench'; then
     head -c 100000 /dev/zero >"$work/report"
     good "a report over an older file" bench --quick --threads 1 --json "$work/report" "$work/shapes"
     [ "$(head -c 1 "$work/report")$(tail -c 1 "$work/report")" = "{}" ] || miss "the report is not one JSON object"
-    for slip in ":fly" ":delta_min=low" ": on=gpu" ": quick=yes" ": compare=all" ": mode=fast" ": fly=1" "x3"; do
+    for slip in ":fly" ":delta_min=low" ": on=gpu" ": quick=yes" ": compare=all" ": mode=fast" ": fly=1" "x3" \
+        ": mark.fly=1" ": mark.triad=low" ": mark.nt-triad=.8,low" ":in_place mode=graph"; do
         bad "problem with '$slip'" . bench --quick "selective_scan:f32:1x8x8x4$slip"
         [ -s "$work/out" ] && miss "bench measures before it refuses '$slip'"
     done
+    bad "complex numbers where there are none" "takes no complex numbers" bench --quick selective_scan:c64:1x8x8x4
+    bad "no output" "no output of scan_backward is given" bench --quick scan_backward:f32:1x8x4
+    bad "nothing to lie over" "does not work in place" bench --quick scan_backward:f32:1x8x4:h,da,in_place
+    bad "decoding backward" "no state to decode with" bench --quick "scan_backward:f32:1x8x4:h,h_init,da mode=decode"
+    good "bench of scans" bench --quick --threads 2 --json "$work/report" scan:f32:2x64x16 scan:c64:2x64x16:h_init,h_final \
+        scan:bf16:1x64x16:reverse,sequences=3 "scan:f32:2x64x16:time_contiguous,in_place compare=triad,nt-triad" \
+        scan_backward:f64:2x64x16:h,dh,da,db,time_contiguous
+    [ "$(grep -c 'of the time of a triad' "$work/out")" -eq 2 ] || miss "no triads of one thread and of two"
+    [ "$(grep -c 'of the speed of a triad' "$work/out")" -eq 2 ] || miss "no triads past the caches"
+    grep -q '"beside_triad": \[' "$work/report" || miss "no triad in the report"
+    grep -q '"beside_nt_triad": \[' "$work/report" || miss "no triad past the caches in the report"
 fi
 
-size=$(wc -c <"$data/selective_scan_f32.safetensors")
-for keep in 0 1 7 8 9 100 $((size / 2)) $((size - 1)); do
-    head -c "$keep" "$data/selective_scan_f32.safetensors" >"$work/cut"
-    bad "truncated to $keep bytes" . check "$work/cut"
+for case in selective_scan_f32 scan_packed scan_c128; do
+    size=$(wc -c <"$data/$case.safetensors")
+    for keep in 0 1 7 8 9 100 $((size / 2)) $((size - 1)); do
+        head -c "$keep" "$data/$case.safetensors" >"$work/cut"
+        bad "$case truncated to $keep bytes" . check "$work/cut"
+    done
 done
 
 meta='"__metadata__":{"op":"selective_scan","dtype":"f32","options":"{}","complex":""}'
@@ -220,6 +269,60 @@ file type.st "$(flat "{$meta,$scan,$bc}" | sed 's/"A":{"dtype":"F32","shape":\[3
 bad "wrong dtype" . check "$work/type.st"
 file option.st "$(flat "{$meta,$scan,$bc}" | sed 's/"options":"{}"/"options":"{\\\\"fly\\\\":1}"/')" 104
 bad "unknown option in a file" . check "$work/option.st"
+
+# h_t = h_{t-1} + 1 over four steps, the decay stretched from one number: h = 1..4, g = 4..1, and da is the sum over
+# the steps of g_t h_{t-1} = 3*1 + 2*2 + 1*3 = 10.
+one='\0\0\200\77' ten='\0\0\0\0\0\0\44\100'
+case4='"a":{"dtype":"F32","shape":[1,1,1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1,4,1],"data_offsets":[0,16]},"dh":{"dtype":"F32","shape":[1,4,1],"data_offsets":[0,16]}'
+linear='"__metadata__":{"op":"scan","dtype":"f32"}'
+da='"expect.da":{"dtype":"F64","shape":[1,1,1],"data_offsets":[0,8]}'
+file stretched.safetensors "$(flat "{$linear,$case4,$da}")"
+for number in 1 2 3 4 5 6 7 8 9; do printf "$one" >>"$work/stretched.safetensors"; done
+cp "$work/stretched.safetensors" "$work/wrong.safetensors"
+printf "$ten" >>"$work/stretched.safetensors"
+printf '\0\0\0\0\0\1\44\100' >>"$work/wrong.safetensors" # 10 and 2^-41 * 1024
+good "the gradient of a stretched decay" check "$work/stretched.safetensors"
+for backend in reference loop cpu/baseline; do
+    grep -q "^stretched  *$backend  *da .*PASS" "$work/out" || miss "no sum over a stretched axis on $backend"
+done
+fails "a wrong gradient of a stretched decay" check "$work/wrong.safetensors"
+grep -q '^wrong  *reference  *da .*FAIL' "$work/out" || miss "a wrong sum over a stretched axis passes"
+
+# A gradient that is asked for though nothing comes from above is zero; its name, shape and type are checked.
+file zero.safetensors "$(flat "{$linear,${case4%,\"dh\"*},$da}")" 28
+good "no gradient from above" check "$work/zero.safetensors"
+for slip in 's/"expect.da"/"expect.dh"/' 's/"expect.da"/"da"/' 's/"expect.da"/"expect.dh_init"/' 's/"F64","shape":\[1,1,1\]/"F64","shape":[1,1]/' \
+    's/"F64","shape":\[1,1,1\],"data_offsets":\[0,8\]/"F64","shape":[1,4,1],"data_offsets":[0,32]/' 's/"F64"/"I64"/' \
+    's/"dh":{"dtype":"F32","shape":\[1,4,1\]/"dh":{"dtype":"F32","shape":[1,2,2]/' 's/"dh"/"dh_init"/' 's/"dh"/"dh_last"/'; do
+    spoilt=$(printf %s "{$linear,$case4,$da}" | sed "$slip")
+    [ "$spoilt" = "{$linear,$case4,$da}" ] && miss "the slip $slip changes nothing"
+    file slip.safetensors "$(flat "$spoilt")" "$(flat "$spoilt" | sed 's/.*,\([0-9]*\)\]}}$/\1/')"
+    bad "a gradient with $slip" . check "$work/slip.safetensors"
+done
+
+# h_t = i h_{t-1} from 1, packed as two sequences of two steps: i, -1 in each.  Three offsets of 4 bytes leave the complex
+# numbers at odd places.
+complex='"__metadata__":{"op":"scan","dtype":"c64","complex":"a,b,h_init,expect.h"}'
+quarter='"offsets":{"dtype":"I32","shape":[3],"data_offsets":[0,12]},"a":{"dtype":"F32","shape":[1,1,1,2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1,4,1,2],"data_offsets":[0,32]},"h_init":{"dtype":"F32","shape":[1,1,2],"data_offsets":[0,8]},"expect.h":{"dtype":"F64","shape":[1,4,1,2],"data_offsets":[0,64]}'
+zero='\0\0\0\0' i64='\0\0\0\0\0\0\0\0\0\0\0\0\0\0\360\77' minus64='\0\0\0\0\0\0\360\277\0\0\0\0\0\0\0\0'
+turns()
+{
+    printf "\0\0\0\0\2\0\0\0\4\0\0\0$zero$one$zero$zero$zero$zero$zero$zero$zero$zero$one$zero"
+    printf "$i64$minus64$i64$1"
+}
+file turns.safetensors "$(flat "{$complex,$quarter}")"
+cp "$work/turns.safetensors" "$work/turned.safetensors"
+turns "$minus64" >>"$work/turns.safetensors"
+turns "$i64" >>"$work/turned.safetensors"
+good "complex numbers" check "$work/turns.safetensors"
+grep -q '^turns  *cpu/baseline  *h  *c64 .*PASS' "$work/out" || miss "no complex output is checked"
+fails "wrong complex numbers" check "$work/turned.safetensors"
+grep -q '^turned  *cpu/baseline  *h  *c64 .*FAIL' "$work/out" || miss "a wrong complex output passes"
+for slip in 's/"complex":"a,b/"complex":"b,a,b/' 's/"complex":"a,/"complex":"/' 's/,expect.h"/"/' 's/"complex":"a,/"complex":"q,a,/' 's/"c64"/"f32"/' 's/"c64"/"c128"/' \
+    's/,expect.h"/,expect.h,offsets"/' 's/"shape":\[1,1,1,2\]/"shape":[1,1,2,1]/'; do
+    file slip.safetensors "$(flat "{$complex,$quarter}" | sed "$slip")" 124
+    bad "complex numbers with $slip" . check "$work/slip.safetensors"
+done
 
 echo "$checks checks, $failed failed"
 [ $failed -eq 0 ]
