@@ -45,6 +45,8 @@ const rl_backend rl_backend_cpu = {
     .free = rl_host_free,
     .copy = rl_host_copy,
     .synchronize = rl_host_synchronize,
+    .scan = rl_cpu_scan,
+    .scan_backward = rl_cpu_scan_backward,
     .selective_scan = rl_cpu_selective_scan,
     .selective_layer = rl_cpu_selective_layer,
 };

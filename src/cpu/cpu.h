@@ -12,6 +12,8 @@ typedef struct rl_cpu {
     char blas[RL_BLAS_NAME_SIZE];
 } rl_cpu;
 
+rill_status rl_cpu_scan(rill_context *context, const rl_scan_problem *problem);
+rill_status rl_cpu_scan_backward(rill_context *context, const rl_scan_backward_problem *problem);
 rill_status rl_cpu_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
 rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
 

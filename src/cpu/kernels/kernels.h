@@ -90,6 +90,8 @@ typedef struct rl_kernels {
     void (*add)(void *to, const void *from, int64_t rows);
     /* y += D x, then y *= z σ(z); D [lanes] and z may be NULL. */
     void (*finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
+
+    const struct rl_scan_kernels *scan; /* scan.h */
 } rl_kernels;
 
 #endif

@@ -10,4 +10,5 @@ const rl_kernels RL_NAME(rl_kernels) = {
     .recur = RL_NAME(rl_recur),
     .add = RL_NAME(rl_add),
     .finish = RL_NAME(rl_finish),
+    .scan = &RL_NAME(rl_scan_kernels),
 };

@@ -3,6 +3,7 @@
 #define RL_CPU_TABLE_H
 
 #include "kernels.h"
+#include "scan.h"
 #include "vec.h"
 
 void RL_NAME(rl_load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t rows, int64_t lanes);
@@ -15,6 +16,15 @@ void RL_NAME(rl_recur)(const rl_recurrence *recurrence);
 void RL_NAME(rl_add)(void *to, const void *from, int64_t rows);
 void RL_NAME(rl_finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
 
+void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int64_t lanes);
+void RL_NAME(rl_scan_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
+void RL_NAME(rl_scan_stream)(void *to, const void *from, int64_t bytes);
+void RL_NAME(rl_scan_walk)(const rl_scan_tile *tile);
+void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state);
+void RL_NAME(rl_scan_summarise)(const rl_scan_summary *summary);
+void RL_NAME(rl_scan_walk_rows)(const rl_scan_rows *rows);
+
+extern const rl_scan_kernels RL_NAME(rl_scan_kernels);
 extern const rl_kernels RL_NAME(rl_kernels);
 
 #endif

@@ -1,0 +1,14 @@
+#include "scan.h"
+#include "table.h"
+
+const rl_scan_kernels RL_NAME(rl_scan_kernels) = {
+    .load = RL_NAME(rl_scan_load),
+    .store = RL_NAME(rl_scan_store),
+    .stream = RL_NAME(rl_scan_stream),
+    .walk = RL_NAME(rl_scan_walk),
+    .walk_lane = RL_NAME(rl_scan_walk_lane),
+#if RL_REAL_BITS == 64
+    .summarise = RL_NAME(rl_scan_summarise),
+#endif
+    .walk_rows = RL_NAME(rl_scan_walk_rows),
+};

@@ -1,0 +1,285 @@
+/*
+ * One strip (a vector of channels, or one channel over time) of a long sequence, in tiles of a fixed grid from its
+ * first step on.  A tile is summarised, with its pieces if over time: the product of its decays and the state that a
+ * walk from zero leaves.  The states that enter pieces and tiles follow from those, in order, and then every lane
+ * walks from its own in the loop's order.  Threads take tiles in turn; the state that enters the next tile is handed
+ * on before the walk.  So the numbers are the same however many threads there are.
+ *
+ * When the summary may stand for the walk.  The state that leaves is e' = P e + S.  Rounding made P and S; in P e its
+ * share is at most about 2 n u |P e| over n steps (u: the unit roundoff of double), for prefix and suffix products
+ * multiply to P.  S is the loop's own walk from zero, and errs as the loop does.  So e' is as good as the loop's
+ * where |P e| is not much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the large
+ * numbers, may be better.  That holds if P and S themselves are sound:
+ *   - a running product that overflows stays infinite or turns NaN (the scales in kernels/scan.h make states that the
+ *     loop could overflow on show here too, given a bounded e);
+ *   - one that leaves the normal range may have lost its bits and grown again: then P is not used, but if no decay is
+ *     above 1, so that P cannot have grown, and even its bound times e is nothing beside S;
+ *   - a reset drops e whatever it is: S is then the loop's walk from the reset on.
+ * In all other cases the piece is walked, in the loop's order and precision, to find the state that leaves it.
+ */
+#include <float.h>
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "scan.h"
+
+enum { LINKS = 4, SPINS = 1000 };
+
+/* The state that enters a tile: `tile` is its number, 0 before any. */
+typedef struct link {
+    _Atomic int64_t tile;
+    double state[RL_MOST_LANES];
+} __attribute__((aligned(128))) link;
+
+/*
+ * Tile i waits for its link and then writes the next; as that happens in order, a link is read before it is written
+ * again, LINKS tiles on.
+ */
+struct rl_scan_strip {
+    link links[LINKS];
+    _Atomic int64_t next; /* the tile to take */
+    int64_t sequence, index;
+    rl_scan_way way;
+};
+
+/* A tile's summary, and the state that enters each lane. */
+typedef struct summary {
+    double decay[RL_MOST_LANES], fresh[RL_MOST_LANES], least[RL_MOST_LANES], largest[RL_MOST_LANES],
+        reset[RL_MOST_LANES];
+    double entry[RL_MOST_LANES];
+} summary;
+
+size_t rl_scan_strip_size(void)
+{
+    return sizeof(rl_scan_strip);
+}
+
+/* Summaries */
+
+static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, summary *s)
+{
+    const int64_t lanes = job->lanes * job->parts, at_once = job->narrow ? lanes / 2 : lanes;
+    for (int64_t lane = 0; lane < lanes; lane += at_once) {
+        rl_scan_summary part = {.rule = job->rule,
+                                .narrow = job->narrow,
+                                .rows = tile->rows,
+                                .pitch = lanes,
+                                .a = (const char *)tile->a + (size_t)lane * job->real_size,
+                                .input = (const char *)tile->input + (size_t)lane * job->real_size,
+                                .decay = s->decay + lane,
+                                .fresh = s->fresh + lane,
+                                .least = s->least + lane,
+                                .largest = s->largest + lane,
+                                .reset = s->reset + lane};
+        job->wide->summarise(&part);
+    }
+}
+
+static double size_of(const double *x, int64_t parts)
+{
+    return parts == 2 ? fabs(x[0]) + fabs(x[1]) : fabs(x[0]);
+}
+
+/* end = P e + S as the lane's summary has it; answers whether that may stand for the walk: see the top. */
+static bool fold(const rl_scan_job *job, const summary *s, int64_t lane, const double *e, double *end)
+{
+    const double cancels = job->narrow ? 0x1p16 : 32, entry_most = job->narrow ? 0x1p62 : 0x1p500;
+    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
+    const int64_t parts = job->parts;
+    for (int64_t i = 0; i < parts; i++) end[i] = s->fresh[lane + i] * fresh_unit;
+    if (s->reset[lane] != 0) return true;
+    double fresh = size_of(end, parts), entry = size_of(e, parts), decay = size_of(s->decay + lane, parts);
+    if (!(fresh <= DBL_MAX && decay <= DBL_MAX && entry <= entry_most)) return false;
+    if (entry == 0) return true;
+    if (!(s->least[lane] >= RL_LEAST_DECAY)) {
+        double bound = RL_LEAST_DECAY * decay_unit * 2 * entry;
+        return s->largest[lane] <= 1 && (job->narrow || bound <= fresh * 0x1p-60);
+    }
+    double P[2] = {s->decay[lane] * decay_unit, parts == 2 ? s->decay[lane + 1] * decay_unit : 0}, product[2];
+    product[0] = parts == 2 ? P[0] * e[0] - P[1] * e[1] : P[0] * e[0];
+    product[1] = parts == 2 ? P[0] * e[1] + P[1] * e[0] : 0;
+    for (int64_t i = 0; i < parts; i++) end[i] += product[i];
+    double size = size_of(end, parts);
+    return size <= DBL_MAX && size_of(product, parts) <= cancels * size;
+}
+
+static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const summary *s, int64_t lane, double *state)
+{
+    double end[2];
+    if (!fold(job, s, lane, state, end)) {
+        memcpy(end, state, sizeof(double) * (size_t)job->parts);
+        job->kernels->walk_lane(tile, lane, end);
+    }
+    memcpy(state, end, sizeof(double) * (size_t)job->parts);
+}
+
+/* From the state before the tile to those that enter the lanes, and to the one after the tile. */
+static void pass_through(const rl_scan_job *job, rl_scan_way way, const rl_scan_tile *tile, summary *s, double *state)
+{
+    const int64_t lanes = job->lanes * job->parts;
+    summarise(job, tile, s);
+    for (int64_t lane = 0; lane < lanes; lane += job->parts) {
+        double *own = way == RL_SCAN_OVER_TIME ? state : state + lane;
+        memcpy(s->entry + lane, own, sizeof(double) * (size_t)job->parts);
+        pass_lane(job, tile, s, lane, own);
+    }
+}
+
+/* States as double and as real */
+
+static void widen(const rl_scan_job *job, double *to, const void *from)
+{
+    for (int64_t lane = 0; lane < job->lanes * job->parts; lane++)
+        to[lane] = job->narrow ? (double)((const float *)from)[lane] : ((const double *)from)[lane];
+}
+
+static void narrow(const rl_scan_job *job, void *to, const double *from)
+{
+    for (int64_t lane = 0; lane < job->lanes * job->parts; lane++)
+        if (job->narrow)
+            ((float *)to)[lane] = (float)from[lane];
+        else
+            ((double *)to)[lane] = from[lane];
+}
+
+/* Tiles */
+
+typedef struct walk {
+    const rl_scan_job *job;
+    const rl_scan_scratch *scratch;
+    rl_scan_strip *shared; /* NULL: one thread walks the strip alone */
+    rl_scan_way way;
+    rl_scan_place place;   /* of the tile at hand */
+    int64_t tile_steps;
+    double state[RL_MOST_LANES]; /* before the tile at hand */
+} walk;
+
+static walk walk_of(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
+                    const rl_scan_scratch *scratch, rl_scan_strip *shared)
+{
+    walk w = {.job = job, .scratch = scratch, .shared = shared, .way = way, .tile_steps = RL_TILE_ROWS};
+    w.place.s = rl_sequence_of(&job->offsets, sequence, job->length, job->reverse);
+    w.place.sequence = sequence;
+    w.place.channel = index, w.place.lanes = 1;
+    if (way == RL_SCAN_OVER_TIME) {
+        w.tile_steps *= job->lanes;
+    } else {
+        w.place.channel *= job->lanes;
+        w.place.lanes = job->channels - w.place.channel;
+        if (w.place.lanes > job->lanes) w.place.lanes = job->lanes;
+    }
+    return w;
+}
+
+static void relax(int spins)
+{
+    if (spins >= SPINS) {
+        sched_yield();
+        return;
+    }
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void get_state(walk *w, int64_t tile)
+{
+    if (tile == 0) {
+        rl_scan_load_state(w->job, &w->place, w->scratch->state);
+        widen(w->job, w->state, w->scratch->state);
+    } else if (w->shared) {
+        link *l = &w->shared->links[tile % LINKS];
+        for (int spins = 0; atomic_load_explicit(&l->tile, memory_order_acquire) != tile; spins += spins < SPINS)
+            relax(spins);
+        memcpy(w->state, l->state, sizeof w->state);
+    }
+}
+
+static void put_state(const walk *w, int64_t tile)
+{
+    if (!w->shared) return;
+    link *l = &w->shared->links[tile % LINKS];
+    memcpy(l->state, w->state, sizeof w->state);
+    atomic_store_explicit(&l->tile, tile, memory_order_release);
+}
+
+/* From the lanes' states in scratch. */
+static void finish_tile(const walk *w, rl_scan_tile *tile, const rl_scan_place *place)
+{
+    tile->state = w->scratch->state;
+    w->job->kernels->walk(tile);
+    rl_scan_store_tile(w->job, w->scratch, place);
+}
+
+/* The sequence's last steps in one lane: fewer than make pieces, but always the very last. */
+static void walk_rest(const walk *w, rl_scan_place place)
+{
+    memset(w->scratch->state, 0, w->job->vector_size);
+    double state[RL_MOST_LANES] = {0};
+    memcpy(state, w->state, sizeof(double) * (size_t)w->job->parts);
+    narrow(w->job, w->scratch->state, state);
+    rl_scan_tile tile = rl_scan_load_tile(w->job, w->scratch, &place);
+    finish_tile(w, &tile, &place);
+}
+
+static void run_tile(walk *w, int64_t index)
+{
+    const rl_scan_job *job = w->job;
+    const bool over_time = w->way == RL_SCAN_OVER_TIME;
+    rl_scan_place place = w->place;
+    place.t = index * w->tile_steps;
+    const int64_t left = place.s.length - place.t;
+    const bool is_last = left <= w->tile_steps;
+    place.rows = is_last ? left : RL_TILE_ROWS;
+    if (over_time) place.rows = place.piece = is_last ? (left - 1) / job->lanes : RL_TILE_ROWS;
+    if (over_time) place.lanes = job->lanes;
+    summary s;
+    rl_scan_tile tile = {0};
+    if (place.rows > 0) tile = rl_scan_load_tile(job, w->scratch, &place);
+    get_state(w, index);
+    if (place.rows > 0) {
+        pass_through(job, w->way, &tile, &s, w->state);
+        if (!is_last) put_state(w, index + 1);
+        narrow(job, w->scratch->state, s.entry);
+        finish_tile(w, &tile, &place);
+    }
+    if (!is_last) return;
+    if (over_time) {
+        place.t += place.rows * place.lanes;
+        place.rows = place.s.length - place.t;
+        place.lanes = 1, place.piece = 0;
+        walk_rest(w, place);
+    }
+    rl_scan_store_state(job, &place, w->scratch->state);
+}
+
+static int64_t tiles_of(const walk *w)
+{
+    return (w->place.s.length + w->tile_steps - 1) / w->tile_steps;
+}
+
+void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
+                       const rl_scan_scratch *scratch)
+{
+    walk w = walk_of(job, way, sequence, index, scratch, NULL);
+    for (int64_t tile = 0; tile < tiles_of(&w); tile++) run_tile(&w, tile);
+}
+
+void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way way, int64_t sequence, int64_t index)
+{
+    rl_scan_strip *strip = &job->strips[at];
+    *strip = (rl_scan_strip){.sequence = sequence, .index = index, .way = way};
+}
+
+void rl_scan_run_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_scratch *scratch)
+{
+    rl_scan_strip *strip = &job->strips[at];
+    walk w = walk_of(job, strip->way, strip->sequence, strip->index, scratch, strip);
+    for (;;) {
+        int64_t tile = atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed);
+        if (tile >= tiles_of(&w)) return;
+        run_tile(&w, tile);
+    }
+}
