@@ -19,8 +19,9 @@ static const char usage[] =
     "usage: rill bench [--backend auto|cpu|cuda] [--isa ISA] [--threads N] [--reproducible]\n"
     "                  [--json FILE] [--commit TEXT] [--list] [--quick] [[--shape] NAME|PROBLEM|FILE]...\n\n"
     "Measures the machine's ceilings, then the time of each shape, its floor by those ceilings, and their ratio.  A\n"
-    "PROBLEM is what a line of the output shows: \"selective_scan:f32:32x4096x256x16:delta_softplus,D mode=graph\",\n"
-    "\"scan:f32:32x4096x256:time_contiguous,in_place compare=triad,nt-triad\".\n"
+    "PROBLEM is what a line of the output shows, perhaps with more keys:\n\n"
+    "    \"selective_scan:f32:32x4096x256x16:delta_softplus,D mode=graph\"\n"
+    "    \"scan:f32:32x4096x256:time_contiguous,in_place compare=triad,nt-triad\"\n\n"
     "Without --shape the named shapes of the backend run; --list prints them; --quick takes fewer samples.\n";
 
 typedef struct bench_choice {
