@@ -5,8 +5,8 @@
  *     conformance [--seed N] [--cases N] [--case K] [--only TARGET] [--op OPERATOR] [--quick]
  *
  * --case runs that one case of the seed; --only keeps targets whose name starts so ("cpu", "cpu-avx2", "cuda"), --op
- * the cases of one operator; --quick is a fixed small set that takes every path of the kernels once, for checkers that
- * slow a run down.
+ * the cases of one operator; --quick is a fixed small set that takes every path of the kernels once, for checkers
+ * that slow a run down.
  *
  * About other seeds: the bound compares with the rounding of one particular loop, and where a slice has few elements
  * whose terms cancel, that loop can be lucky; an honest float implementation then misses the bound.  Measured, 1500
