@@ -17,6 +17,10 @@ close()
 }
 
 case $name in
+decode) # compares with itself
+    "$program"
+    exit
+    ;;
 ema)
     words=0.1
     "$program" $words "$data/signal.txt" >"$work/found"

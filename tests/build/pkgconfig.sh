@@ -1,7 +1,8 @@
 #!/bin/sh
-# pkgconfig.sh SOURCE BUILD LIBRARY CC...: a program outside the tree, built by plain cc with pkg-config.
+# pkgconfig.sh SOURCE BUILD LIBRARY CC...: a program outside the tree, and the examples, built by plain cc with
+# pkg-config.
 . "$(dirname "$0")/install.inc.sh"
-build=$2 library=$3
+source=$1 build=$2 library=$3
 shift 3
 command -v pkg-config >/dev/null || exit 77
 install_tree "$build"
@@ -19,6 +20,12 @@ if [ "$library" != static ]; then
     "$@" -Wall -Werror "$work/consumer.c" -o "$work/shared" $(flags --cflags --libs) || die "shared: does not build"
     found=$(LD_LIBRARY_PATH=$libdir "$work/shared") || die "shared: exit status $?"
     [ "$found" = "rill $version" ] || die "shared: printed '$found', expected 'rill $version'"
+    for example in "$source"/examples/*.c; do
+        name=$(basename "$example" .c)
+        "$@" -Wall -Werror "$example" -o "$work/$name" $(flags --cflags --libs) -lm || die "$name: does not build"
+        LD_LIBRARY_PATH=$libdir sh "$source/examples/check.sh" "$source/examples" "$name" "$work/$name" ||
+            die "$name: fails"
+    done
 fi
 if [ "$library" != shared ]; then
     rm -f "$libdir"/librill.so*
