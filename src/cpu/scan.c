@@ -10,8 +10,8 @@ enum {
     SPLIT_LEAST = 4096,     /* steps from which sharing a sequence among threads pays its second walk */
     SPLIT_ALWAYS = 1 << 15, /* where results must not depend on the threads: split few channels from here on */
     SPLIT_VECTORS = 4,
-    SMALL_WORK = 1 << 15,   /* elements that one thread does in about the time of starting a team */
-    CACHE_BYTES = 32 << 20  /* tensors together larger than this do not stay in cache in any case */
+    SMALL_WORK = 1 << 15,  /* elements that one thread does in about the time of starting a team */
+    CACHE_BYTES = 32 << 20 /* tensors together larger than this do not stay in cache in any case */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -107,10 +107,12 @@ static bool walks_rows(const rl_scan_job *job, const block *b)
            (has_rows(job, &job->out) || !job->out.data) && da_fits;
 }
 
-static bool is_aligned(const rl_scan_job *job, const rl_matrix *m)
+/* Whether whole vectors of a tensor may be stored past the cache: along `across`, rows or channels, too. */
+static bool is_aligned(const rl_scan_job *job, const rl_matrix *m, int64_t across)
 {
-    const uintptr_t mask = job->vector_size - 1;
-    return (((uintptr_t)m->data | (uintptr_t)m->row * rill_dtype_size(m->dtype)) & mask) == 0;
+    const uintptr_t bytes = (uintptr_t)(job->lanes * job->parts) * rill_dtype_size(m->dtype) / (uintptr_t)job->parts;
+    return m->data == NULL ||
+           (((uintptr_t)m->data | (uintptr_t)across * rill_dtype_size(m->dtype)) & (bytes - 1)) == 0;
 }
 
 static void walk_rows(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b, int64_t t, int64_t end)
@@ -139,9 +141,64 @@ static void walk_rows(const rl_scan_job *job, const rl_scan_scratch *scratch, co
                          .out_step = om.row * job->parts,
                          .da_step = dm.row * job->parts,
                          .a_is_shared = am.lane == 0,
-                         .past_cache = job->past_cache && is_aligned(job, &om) && is_aligned(job, &dm),
+                         .past_cache =
+                             job->past_cache && is_aligned(job, &om, om.row) && is_aligned(job, &dm, dm.row),
                          .state = scratch->state};
     job->kernels->walk_rows(&rows);
+}
+
+static bool has_columns(const rl_scan_job *job, const rill_tensor *tensor)
+{
+    return tensor->data && tensor->stride[1] == job->input.stride[1] && tensor->dtype == job->a.dtype;
+}
+
+/* Steps side by side and a whole vector of channels. */
+static bool walks_columns(const rl_scan_job *job, const block *b)
+{
+    bool da_fits = !job->da.data || (has_columns(job, &job->da) && has_columns(job, &job->h));
+    return !job->rule.is_complex && b->end - b->first == job->lanes &&
+           (job->input.stride[1] == 1 || job->input.stride[1] == -1) && has_columns(job, &job->input) &&
+           (has_columns(job, &job->a) || job->a.stride[1] == 0) && (has_columns(job, &job->out) || !job->out.data) &&
+           da_fits;
+}
+
+/* Answers the step that it came to: those left are fewer than make a vector. */
+static int64_t walk_columns(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b, int64_t t,
+                            int64_t end)
+{
+    const int64_t count = t < end ? (end - t) / job->lanes * job->lanes : 0;
+    if (count == 0) return t;
+    const bool with_da = job->da.data != NULL;
+    rl_series a = rl_series_of(&job->a, b->s, t), input = rl_series_of(&job->input, b->s, t);
+    rl_series out = rl_series_of(&job->out, b->s, t), da = rl_series_of(&job->da, b->s, t);
+    rl_series before = with_da ? rl_series_of(&job->h, b->s, t + 1) : (rl_series){0};
+    rl_matrix am = rl_series_rows(&a, 0, b->first), im = rl_series_rows(&input, 0, b->first), none = {0};
+    rl_matrix om = out.data ? rl_series_rows(&out, 0, b->first) : none;
+    rl_matrix dm = with_da ? rl_series_rows(&da, 0, b->first) : none;
+    rl_matrix bm = with_da ? rl_series_rows(&before, 0, b->first) : none;
+    rl_scan_columns columns = {.rule = job->rule,
+                               .dtype = job->real_dtype,
+                               .rows = count,
+                               .a = am.data,
+                               .input = im.data,
+                               .before = bm.data,
+                               .out = om.data,
+                               .da = dm.data,
+                               .a_lane = am.lane,
+                               .input_lane = im.lane,
+                               .before_lane = bm.lane,
+                               .out_lane = om.lane,
+                               .da_lane = dm.lane,
+                               .falling = im.row < 0,
+                               .a_is_constant = am.row == 0,
+                               .state = scratch->state};
+    /* Falling rows end, not begin, at their data. */
+    rl_matrix od = om, dd = dm;
+    if (columns.falling && om.data) od.data = (char *)om.data + rill_dtype_size(om.dtype);
+    if (columns.falling && dm.data) dd.data = (char *)dm.data + rill_dtype_size(dm.dtype);
+    columns.past_cache = job->past_cache && is_aligned(job, &od, od.lane) && is_aligned(job, &dd, dd.lane);
+    job->kernels->walk_columns(&columns);
+    return t + count;
 }
 
 /* What enters an empty sequence leaves it: bit for bit where the types are the same. */
@@ -176,10 +233,16 @@ static void run_block(const rl_scan_job *job, const rl_scan_scratch *scratch, co
         rl_scan_place place = place_of(job, b, 0, 0, v);
         rl_scan_load_state(job, &place, scratch->state + (size_t)v * job->vector_size);
     }
-    if (walks_rows(job, b)) { /* but for the step that has no other before it */
-        int64_t first = !job->rule.back && !job->h_init.data, end = length - job->rule.back;
+    /* Straight, but for the step that has no other before it. */
+    int64_t first = !job->rule.back && !job->h_init.data, end = length - job->rule.back;
+    if (walks_rows(job, b)) {
         walk_tiles(job, scratch, b, 0, first);
         walk_rows(job, scratch, b, first, end);
+        walk_tiles(job, scratch, b, end, length);
+    } else if (walks_columns(job, b)) {
+        first = least(first * job->lanes, length); /* so that whole vectors stay aligned */
+        walk_tiles(job, scratch, b, 0, first);
+        end = walk_columns(job, scratch, b, first, end);
         walk_tiles(job, scratch, b, end, length);
     } else {
         walk_tiles(job, scratch, b, 0, length);
@@ -210,8 +273,8 @@ static rill_status plan(rill_context *context, rl_scan_job *job)
 {
     double elements = (double)job->batch * (double)job->length * (double)job->channels + (double)job->sequences;
     job->threads = elements < SMALL_WORK ? 1 : context->options.threads;
-    job->past_cache = job->input.data != job->out.data &&
-                      elements * 3 * (double)rill_dtype_size(job->a.dtype) > CACHE_BYTES;
+    job->past_cache =
+        job->input.data != job->out.data && elements * 3 * (double)rill_dtype_size(job->a.dtype) > CACHE_BYTES;
     plan_blocks(job);
     job->scratch_size = (3 * RL_TILE_ROWS + 2 * (size_t)job->block_vectors + 1) * job->vector_size;
     job->scratch_size = (job->scratch_size + 255) & ~(size_t)255;
@@ -302,8 +365,7 @@ static void set_type(rill_context *context, rl_scan_job *job)
     job->lanes = kernels->lanes / job->parts;
     job->vectors = (job->channels + job->lanes - 1) / job->lanes;
     job->reproducible = context->options.reproducible;
-    rill_tensor *all[] = {&job->a,  &job->input,  &job->out,   &job->h,
-                          &job->da, &job->h_init, &job->start, &job->end};
+    rill_tensor *all[] = {&job->a, &job->input, &job->out, &job->h, &job->da, &job->h_init, &job->start, &job->end};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i]->dtype == RILL_C64) all[i]->dtype = RILL_F64;
 }

@@ -26,21 +26,21 @@ typedef struct rl_scan_job {
     const rl_scan_kernels *mover;   /* whose load and store move the elements: those of double for complex64 */
     const rl_scan_kernels *wide;    /* of double, for summaries */
     rl_scan_rule rule;
-    rill_dtype real_dtype;           /* of the parts of an activation */
-    bool narrow;                     /* the accumulation type is float */
-    bool reverse;                    /* of the walk */
+    rill_dtype real_dtype; /* of the parts of an activation */
+    bool narrow;           /* the accumulation type is float */
+    bool reverse;          /* of the walk */
     bool reproducible, past_cache;
     int threads;
     int64_t batch, length, channels, sequences;
-    int64_t parts;                   /* reals of a number: 2 of a complex one */
-    int64_t lanes, vectors;          /* numbers of a vector; vectors of the channels */
-    int64_t block_vectors, blocks;   /* channels that one thread walks together */
+    int64_t parts;                 /* reals of a number: 2 of a complex one */
+    int64_t lanes, vectors;        /* numbers of a vector; vectors of the channels */
+    int64_t block_vectors, blocks; /* channels that one thread walks together */
     size_t real_size, vector_size;
 
     /* complex64 is float64 here, for the mover */
     rill_tensor offsets, a, input, out; /* input: b, or dh; out: h, or db */
     rill_tensor h, da, h_init;          /* backward only; h_init forward too: absent, the first step meets no state */
-    rill_tensor start, end;             /* what enters the walk and leaves it: h_init and h_final, dh_final and dh_init */
+    rill_tensor start, end; /* what enters the walk and leaves it: h_init and h_final, dh_final and dh_init */
 
     char *scratch; /* [threads][scratch_size] */
     size_t scratch_size;

@@ -151,7 +151,7 @@ typedef struct walk {
     const rl_scan_scratch *scratch;
     rl_scan_strip *shared; /* NULL: one thread walks the strip alone */
     rl_scan_way way;
-    rl_scan_place place;   /* of the tile at hand */
+    rl_scan_place place; /* of the tile at hand */
     int64_t tile_steps;
     double state[RL_MOST_LANES]; /* before the tile at hand */
 } walk;

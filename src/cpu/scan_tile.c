@@ -12,10 +12,8 @@ static char *tile_of(char *base, const rl_scan_job *job, int index)
 rl_scan_scratch rl_scan_scratch_of(const rl_scan_job *job, int thread)
 {
     char *base = job->scratch + (size_t)thread * job->scratch_size;
-    return (rl_scan_scratch){.a = base,
-                             .input = tile_of(base, job, 1),
-                             .before = tile_of(base, job, 2),
-                             .state = tile_of(base, job, 3)};
+    return (rl_scan_scratch){
+        .a = base, .input = tile_of(base, job, 1), .before = tile_of(base, job, 2), .state = tile_of(base, job, 3)};
 }
 
 /* The place's rows in a tensor, `ahead` steps on. */
@@ -100,7 +98,8 @@ rl_scan_tile rl_scan_load_tile(const rl_scan_job *job, const rl_scan_scratch *sc
 static void stream(const rl_scan_job *job, const rl_scan_place *place, const rl_matrix *to, const void *tile,
                    char *linear)
 {
-    const int64_t size = (int64_t)rill_dtype_size(to->dtype), run = place->rows * (place->piece > 0 ? place->lanes : 1);
+    const int64_t size = (int64_t)rill_dtype_size(to->dtype),
+                  run = place->rows * (place->piece > 0 ? place->lanes : 1);
     const int64_t runs = place->piece > 0 ? 1 : place->lanes, back = to->row < 0 ? run - 1 : 0;
     rl_matrix m = {.data = linear + back * size, .dtype = to->dtype, .row = to->row, .lane = place->rows};
     if (place->piece > 0) m.lane *= to->row;

@@ -31,7 +31,7 @@ typedef struct rl_scan_tile {
     rl_scan_rule rule;
     int64_t rows;
     void *a;
-    void *input; /* becomes out */
+    void *input;  /* becomes out */
     void *before; /* backward: becomes da; NULL: da is not wanted */
     void *state;  /* [lanes], in and out */
 } rl_scan_tile;
@@ -42,13 +42,13 @@ typedef struct rl_scan_tile {
  */
 typedef struct rl_scan_summary {
     rl_scan_rule rule;
-    bool narrow;             /* the rows are float, not double; they hold lanes of the double table all the same */
-    int64_t rows, pitch;     /* pitch: elements from row to row */
+    bool narrow;         /* the rows are float, not double; they hold lanes of the double table all the same */
+    int64_t rows, pitch; /* pitch: elements from row to row */
     const void *a, *input;
-    double *decay, *fresh;   /* [lanes], all these */
-    double *least;           /* the least magnitude of the running product of decays, scaled as decay */
-    double *largest;         /* at least the largest decay's magnitude; made only where `least` < RL_LEAST_DECAY */
-    double *reset;           /* not 0 where a decay was 0: `fresh` is then all that leaves */
+    double *decay, *fresh; /* [lanes], all these */
+    double *least;         /* the least magnitude of the running product of decays, scaled as decay */
+    double *largest;       /* at least the largest decay's magnitude; made only where `least` < RL_LEAST_DECAY */
+    double *reset;         /* not 0 where a decay was 0: `fresh` is then all that leaves */
 } rl_scan_summary;
 
 /*
@@ -63,15 +63,32 @@ typedef struct rl_scan_summary {
 /* Whole rows of channels that lie side by side, straight from and to the tensors; strides in elements. */
 typedef struct rl_scan_rows {
     rl_scan_rule rule;
-    rill_dtype dtype;     /* of every tensor here */
-    int64_t rows, lanes;  /* lanes: reals of a row, at least one vector of them */
+    rill_dtype dtype;    /* of every tensor here */
+    int64_t rows, lanes; /* lanes: reals of a row, at least one vector of them */
     const void *a, *input, *before;
-    void *out, *da;       /* backward: NULL where not wanted, before then too; out may be input */
+    void *out, *da; /* backward: NULL where not wanted, before then too; out may be input */
     int64_t a_step, input_step, before_step, out_step, da_step;
-    bool a_is_shared;     /* all lanes have the decay at `a` */
-    bool past_cache;      /* out and da are better not kept in cache */
-    void *state;          /* [lanes], in and out */
+    bool a_is_shared; /* all lanes have the decay at `a` */
+    bool past_cache;  /* out and da are better not kept in cache */
+    void *state;      /* [lanes], in and out */
 } rl_scan_rows;
+
+/*
+ * One vector of real channels whose steps lie side by side in memory, straight from and to the tensors; lane strides
+ * in elements, data at the first row.
+ */
+typedef struct rl_scan_columns {
+    rl_scan_rule rule;
+    rill_dtype dtype; /* of every tensor here */
+    int64_t rows;     /* a multiple of the lanes */
+    const void *a, *input, *before;
+    void *out, *da; /* backward: NULL where not wanted, before then too; out may be input */
+    int64_t a_lane, input_lane, before_lane, out_lane, da_lane;
+    bool falling;       /* the next row lies before the last one in memory, in every tensor */
+    bool a_is_constant; /* all rows have the decays at `a` */
+    bool past_cache;    /* out and da are better not kept in cache, and aligned to a vector's elements everywhere */
+    void *state;        /* [lanes], in and out */
+} rl_scan_columns;
 
 /* Call it, after stores past the cache, before other threads may read what they wrote. */
 static inline void rl_scan_settle(void)
@@ -97,6 +114,7 @@ typedef struct rl_scan_kernels {
     /* Only in the tables of double. */
     void (*summarise)(const rl_scan_summary *summary);
     void (*walk_rows)(const rl_scan_rows *rows);
+    void (*walk_columns)(const rl_scan_columns *columns);
 } rl_scan_kernels;
 
 #endif

@@ -3,8 +3,8 @@
  * in the first-level cache.  What is left of a row after whole vectors is one more vector that ends with the row; it
  * is read before the others write, so that an output over the input does no harm.
  */
-#include "convert.h"
 #include "scan.h"
+#include "scan_columns.h"
 #include "scan_step.h"
 #include "table.h"
 
@@ -20,17 +20,13 @@ typedef struct row_kind {
 #define WHOLE_DTYPE RILL_F64
 #endif
 
-/* Ordinary stores where the place is not a whole vector's: the caller has seen to it that only the last is. */
+/* past_cache: the place is aligned, as the caller has seen to but for a row's last vector. */
 RL_INLINE void put(char *to, vreal value, row_kind kind, bool past_cache)
 {
-#if defined(__x86_64__)
-    if (past_cache && kind.dtype == WHOLE_DTYPE) {
-        RL_OP(stream)((real *)to, value);
-        return;
-    }
-#endif
-    (void)past_cache;
-    store_elements(to, value, kind.dtype);
+    if (past_cache)
+        stream_elements(to, value, kind.dtype);
+    else
+        store_elements(to, value, kind.dtype);
 }
 
 RL_INLINE vreal decay_at(const char *row, int64_t at, row_kind kind)
@@ -107,7 +103,7 @@ RL_INLINE void walk_kind(const rl_scan_rows *r, row_kind kind)
 
 RL_INLINE void walk_dtype(const rl_scan_rows *r, rill_dtype dtype, bool is_complex)
 {
-    const bool past_cache = r->past_cache && dtype == WHOLE_DTYPE;
+    const bool past_cache = r->past_cache;
     if (r->a_is_shared && past_cache)
         walk_kind(r, (row_kind){dtype, is_complex, true, true});
     else if (r->a_is_shared)
@@ -120,8 +116,7 @@ RL_INLINE void walk_dtype(const rl_scan_rows *r, rill_dtype dtype, bool is_compl
 
 void RL_NAME(rl_scan_walk_rows)(const rl_scan_rows *r)
 {
-    if (r->rule.is_complex)
-        walk_dtype(r, WHOLE_DTYPE, true);
+    if (r->rule.is_complex) walk_dtype(r, WHOLE_DTYPE, true);
 #if RL_REAL_BITS == 32
     else if (r->dtype == RILL_BF16)
         walk_dtype(r, RILL_BF16, false);

@@ -25,7 +25,11 @@
 /* mask ? yes : no; a mask's lane is all ones or 0. */
 RL_INLINE vreal choose(vint mask, vreal yes, vreal no)
 {
-#if defined(__AVX2__) && !defined(__AVX512F__)
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), no, yes);
+#elif defined(__AVX512F__)
+    return _mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), no, yes);
+#elif defined(__AVX2__)
     return RL_OP(blendv)(no, yes, (vreal)mask);
 #else
     return (vreal)((mask & (vint)yes) | (~mask & (vint)no));
@@ -66,22 +70,37 @@ RL_INLINE vint is_zero(vreal x, bool is_complex)
     return both_parts(x == (vreal){0}, is_complex);
 }
 
+/* `other` where a decay is 0, else x + y; with masks the choice adds nothing to the chain of steps. */
+RL_INLINE vreal add_unless_reset(vreal a, vreal x, vreal y, vreal other, bool is_complex)
+{
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    if (!is_complex) return _mm512_mask_add_ps(other, _mm512_cmp_ps_mask(a, splat(0), _CMP_NEQ_UQ), x, y);
+#elif defined(__AVX512F__)
+    if (!is_complex) return _mm512_mask_add_pd(other, _mm512_cmp_pd_mask(a, splat(0), _CMP_NEQ_UQ), x, y);
+#endif
+    return choose(is_zero(a, is_complex), other, x + y);
+}
+
 RL_INLINE vreal step_forward(vreal a, vreal input, vreal h, bool is_complex)
 {
-    return choose(is_zero(a, is_complex), input, times(a, h, is_complex) + input);
+    return add_unless_reset(a, times(a, h, is_complex), input, input, is_complex);
 }
 
 /* What the step hands on, of the whole gradient g. */
 RL_INLINE vreal step_back(vreal a, vreal g, bool is_complex)
 {
+#if defined(__AVX512F__) && RL_REAL_BITS == 32
+    if (!is_complex) return _mm512_maskz_mul_ps(_mm512_cmp_ps_mask(a, splat(0), _CMP_NEQ_UQ), a, g);
+#elif defined(__AVX512F__)
+    if (!is_complex) return _mm512_maskz_mul_pd(_mm512_cmp_pd_mask(a, splat(0), _CMP_NEQ_UQ), a, g);
+#endif
     return choose(is_zero(a, is_complex), (vreal){0}, times(conjugate(a, is_complex), g, is_complex));
 }
 
 RL_INLINE vreal decay_gradient(vreal a, vreal before, vreal g, bool is_complex)
 {
     vint finite = both_parts(before - before == (vreal){0}, is_complex);
-    return choose(is_zero(a, is_complex) & ~finite, (vreal){0},
-                  times(g, conjugate(before, is_complex), is_complex));
+    return choose(is_zero(a, is_complex) & ~finite, (vreal){0}, times(g, conjugate(before, is_complex), is_complex));
 }
 
 #endif

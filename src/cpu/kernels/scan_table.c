@@ -11,4 +11,5 @@ const rl_scan_kernels RL_NAME(rl_scan_kernels) = {
     .summarise = RL_NAME(rl_scan_summarise),
 #endif
     .walk_rows = RL_NAME(rl_scan_walk_rows),
+    .walk_columns = RL_NAME(rl_scan_walk_columns),
 };

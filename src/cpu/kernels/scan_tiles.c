@@ -59,8 +59,7 @@ static void store_pairs(const rl_matrix *to, const char *tile, int64_t rows, int
     char *data = to->data;
     for (int64_t t = 0; t < rows; t++, tile += RL_VECTOR_BYTES, data += to->row * PAIR_BYTES)
         for (int64_t lane = 0; lane < PAIRS; lane++)
-            if (lane < lanes)
-                memcpy(data + lane * to->lane * PAIR_BYTES, tile + lane * PAIR_BYTES, PAIR_BYTES);
+            if (lane < lanes) memcpy(data + lane * to->lane * PAIR_BYTES, tile + lane * PAIR_BYTES, PAIR_BYTES);
 }
 
 void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int64_t lanes)
