@@ -89,15 +89,16 @@ static void print_place(const char *path, const char *where)
     printf("%-*.*s  %-12s ", 31, length, name, where);
 }
 
+/* The shape is the one in which the tensor was compared: that of a stretched input, not of all its elements. */
 static void print_line(tally *all, const char *path, const char *where, const outcome *out, const measure *result)
 {
     char shape[160] = "";
     size_t used = 0;
-    const rill_tensor *view = out->view;
+    const rill_tensor *view = out->input ? out->input : out->view;
     for (int axis = 0; axis < view->rank; axis++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, axis ? "," : "", view->shape[axis]);
     print_place(path, where);
-    printf("%-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", out->tensor->name, rill_dtype_name(view->dtype),
+    printf("%-8s %-4s [%s]  error %.2e  %.3g of the bound  %s", out->tensor->name, rill_dtype_name(out->view->dtype),
            shape, result->relative_error, result->worst, result->passed ? "PASS" : "FAIL");
     if (!result->passed) {
         printf("  (%" PRId64 " of %" PRId64 " slices, worst at [", result->failed, result->slices);
