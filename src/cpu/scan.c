@@ -1,7 +1,6 @@
 #include "scan.h"
 
 #include <omp.h>
-#include <string.h>
 
 enum {
     BLOCK_CHANNELS = 4096, /* that one thread walks together: their states stay in the first-level cache */
@@ -57,200 +56,6 @@ static int64_t strips_of(const rl_scan_job *job, rl_scan_way way)
 static bool is_shared(const rl_scan_job *job, rl_scan_way way, int64_t length)
 {
     return way != RL_SCAN_WHOLE && is_large_share(job, length, strips_of(job, way));
-}
-
-/* A sequence walked whole: rows straight from tensor to tensor where they can be, else tiles. */
-
-typedef struct block {
-    rl_sequence s;
-    int64_t sequence, first, end; /* channels */
-} block;
-
-static rl_scan_place place_of(const rl_scan_job *job, const block *b, int64_t t, int64_t rows, int64_t vector)
-{
-    int64_t channel = b->first + vector * job->lanes;
-    return (rl_scan_place){.s = b->s,
-                           .sequence = b->sequence,
-                           .t = t,
-                           .rows = rows,
-                           .channel = channel,
-                           .lanes = least(job->lanes, b->end - channel)};
-}
-
-static int64_t vectors_of(const rl_scan_job *job, const block *b)
-{
-    return (b->end - b->first + job->lanes - 1) / job->lanes;
-}
-
-static void walk_tiles(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b, int64_t t, int64_t end)
-{
-    for (; t < end; t += RL_TILE_ROWS)
-        for (int64_t v = 0; v < vectors_of(job, b); v++) {
-            rl_scan_place place = place_of(job, b, t, least(RL_TILE_ROWS, end - t), v);
-            rl_scan_tile tile = rl_scan_load_tile(job, scratch, &place);
-            tile.state = scratch->state + (size_t)v * job->vector_size;
-            job->kernels->walk(&tile);
-            rl_scan_store_tile(job, scratch, &place);
-        }
-}
-
-static bool has_rows(const rl_scan_job *job, const rill_tensor *tensor)
-{
-    return tensor->data && tensor->stride[2] == 1 && tensor->dtype == job->a.dtype;
-}
-
-static bool walks_rows(const rl_scan_job *job, const block *b)
-{
-    bool a_fits = job->a.stride[2] == 0 || job->a.stride[2] == 1, da_fits = !job->da.data;
-    if (!da_fits) da_fits = has_rows(job, &job->da) && has_rows(job, &job->h);
-    return (b->end - b->first) >= job->lanes && a_fits && has_rows(job, &job->input) &&
-           (has_rows(job, &job->out) || !job->out.data) && da_fits;
-}
-
-/* Whether whole vectors of a tensor may be stored past the cache: along `across`, rows or channels, too. */
-static bool is_aligned(const rl_scan_job *job, const rl_matrix *m, int64_t across)
-{
-    const uintptr_t bytes = (uintptr_t)(job->lanes * job->parts) * rill_dtype_size(m->dtype) / (uintptr_t)job->parts;
-    return m->data == NULL ||
-           (((uintptr_t)m->data | (uintptr_t)across * rill_dtype_size(m->dtype)) & (bytes - 1)) == 0;
-}
-
-static void walk_rows(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b, int64_t t, int64_t end)
-{
-    if (t >= end) return;
-    const bool with_da = job->da.data != NULL;
-    rl_series a = rl_series_of(&job->a, b->s, t), input = rl_series_of(&job->input, b->s, t);
-    rl_series out = rl_series_of(&job->out, b->s, t), da = rl_series_of(&job->da, b->s, t);
-    rl_series before = with_da ? rl_series_of(&job->h, b->s, t + 1) : (rl_series){0};
-    rl_matrix am = rl_series_rows(&a, 0, b->first), im = rl_series_rows(&input, 0, b->first), none = {0};
-    rl_matrix om = out.data ? rl_series_rows(&out, 0, b->first) : none;
-    rl_matrix dm = with_da ? rl_series_rows(&da, 0, b->first) : none;
-    rl_matrix bm = with_da ? rl_series_rows(&before, 0, b->first) : none;
-    rl_scan_rows rows = {.rule = job->rule,
-                         .dtype = job->real_dtype,
-                         .rows = end - t,
-                         .lanes = (b->end - b->first) * job->parts,
-                         .a = am.data,
-                         .input = im.data,
-                         .before = bm.data,
-                         .out = om.data,
-                         .da = dm.data,
-                         .a_step = am.row * job->parts,
-                         .input_step = im.row * job->parts,
-                         .before_step = bm.row * job->parts,
-                         .out_step = om.row * job->parts,
-                         .da_step = dm.row * job->parts,
-                         .a_is_shared = am.lane == 0,
-                         .past_cache =
-                             job->past_cache && is_aligned(job, &om, om.row) && is_aligned(job, &dm, dm.row),
-                         .state = scratch->state};
-    job->kernels->walk_rows(&rows);
-}
-
-static bool has_columns(const rl_scan_job *job, const rill_tensor *tensor)
-{
-    return tensor->data && tensor->stride[1] == job->input.stride[1] && tensor->dtype == job->a.dtype;
-}
-
-/* Steps side by side and a whole vector of channels. */
-static bool walks_columns(const rl_scan_job *job, const block *b)
-{
-    bool da_fits = !job->da.data || (has_columns(job, &job->da) && has_columns(job, &job->h));
-    return !job->rule.is_complex && b->end - b->first == job->lanes &&
-           (job->input.stride[1] == 1 || job->input.stride[1] == -1) && has_columns(job, &job->input) &&
-           (has_columns(job, &job->a) || job->a.stride[1] == 0) && (has_columns(job, &job->out) || !job->out.data) &&
-           da_fits;
-}
-
-/* Answers the step that it came to: those left are fewer than make a vector. */
-static int64_t walk_columns(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b, int64_t t,
-                            int64_t end)
-{
-    const int64_t count = t < end ? (end - t) / job->lanes * job->lanes : 0;
-    if (count == 0) return t;
-    const bool with_da = job->da.data != NULL;
-    rl_series a = rl_series_of(&job->a, b->s, t), input = rl_series_of(&job->input, b->s, t);
-    rl_series out = rl_series_of(&job->out, b->s, t), da = rl_series_of(&job->da, b->s, t);
-    rl_series before = with_da ? rl_series_of(&job->h, b->s, t + 1) : (rl_series){0};
-    rl_matrix am = rl_series_rows(&a, 0, b->first), im = rl_series_rows(&input, 0, b->first), none = {0};
-    rl_matrix om = out.data ? rl_series_rows(&out, 0, b->first) : none;
-    rl_matrix dm = with_da ? rl_series_rows(&da, 0, b->first) : none;
-    rl_matrix bm = with_da ? rl_series_rows(&before, 0, b->first) : none;
-    rl_scan_columns columns = {.rule = job->rule,
-                               .dtype = job->real_dtype,
-                               .rows = count,
-                               .a = am.data,
-                               .input = im.data,
-                               .before = bm.data,
-                               .out = om.data,
-                               .da = dm.data,
-                               .a_lane = am.lane,
-                               .input_lane = im.lane,
-                               .before_lane = bm.lane,
-                               .out_lane = om.lane,
-                               .da_lane = dm.lane,
-                               .falling = im.row < 0,
-                               .a_is_constant = am.row == 0,
-                               .state = scratch->state};
-    /* Falling rows end, not begin, at their data. */
-    rl_matrix od = om, dd = dm;
-    if (columns.falling && om.data) od.data = (char *)om.data + rill_dtype_size(om.dtype);
-    if (columns.falling && dm.data) dd.data = (char *)dm.data + rill_dtype_size(dm.dtype);
-    columns.past_cache = job->past_cache && is_aligned(job, &od, od.lane) && is_aligned(job, &dd, dd.lane);
-    job->kernels->walk_columns(&columns);
-    return t + count;
-}
-
-/* What enters an empty sequence leaves it: bit for bit where the types are the same. */
-static void hand_on(const rl_scan_job *job, const block *b)
-{
-    const size_t size = rill_dtype_size(job->end.dtype);
-    const bool same = job->start.data && job->start.dtype == job->end.dtype;
-    char state[RL_MOST_LANES * sizeof(double)] __attribute__((aligned(64)));
-    for (int64_t v = 0; !same && v < vectors_of(job, b); v++) {
-        rl_scan_place place = place_of(job, b, 0, 0, v);
-        if (job->start.data)
-            rl_scan_load_state(job, &place, state);
-        else
-            memset(state, 0, sizeof state);
-        rl_scan_store_state(job, &place, state);
-    }
-    for (int64_t d = b->first; same && d < b->end; d++)
-        memmove((char *)job->end.data + (b->sequence * job->end.stride[0] + d * job->end.stride[1]) * (int64_t)size,
-                (const char *)job->start.data +
-                    (b->sequence * job->start.stride[0] + d * job->start.stride[1]) * (int64_t)size,
-                size);
-}
-
-static void run_block(const rl_scan_job *job, const rl_scan_scratch *scratch, const block *b)
-{
-    const int64_t length = b->s.length;
-    if (length == 0) {
-        if (job->end.data) hand_on(job, b);
-        return;
-    }
-    for (int64_t v = 0; v < vectors_of(job, b); v++) {
-        rl_scan_place place = place_of(job, b, 0, 0, v);
-        rl_scan_load_state(job, &place, scratch->state + (size_t)v * job->vector_size);
-    }
-    /* Straight, but for the step that has no other before it. */
-    int64_t first = !job->rule.back && !job->h_init.data, end = length - job->rule.back;
-    if (walks_rows(job, b)) {
-        walk_tiles(job, scratch, b, 0, first);
-        walk_rows(job, scratch, b, first, end);
-        walk_tiles(job, scratch, b, end, length);
-    } else if (walks_columns(job, b)) {
-        first = least(first * job->lanes, length); /* so that whole vectors stay aligned */
-        walk_tiles(job, scratch, b, 0, first);
-        end = walk_columns(job, scratch, b, first, end);
-        walk_tiles(job, scratch, b, end, length);
-    } else {
-        walk_tiles(job, scratch, b, 0, length);
-    }
-    for (int64_t v = 0; v < vectors_of(job, b); v++) {
-        rl_scan_place place = place_of(job, b, 0, 0, v);
-        rl_scan_store_state(job, &place, scratch->state + (size_t)v * job->vector_size);
-    }
 }
 
 /* Planning and running */
@@ -309,7 +114,7 @@ static rill_status plan_shared(rill_context *context, rl_scan_job *job)
 /* One of a sequence's tasks, of which a way may leave the last ones empty. */
 static void run_task(const rl_scan_job *job, const rl_scan_scratch *scratch, int64_t sequence, int64_t index)
 {
-    block b = {.s = rl_sequence_of(&job->offsets, sequence, job->length, job->reverse), .sequence = sequence};
+    rl_scan_block b = {.s = rl_sequence_of(&job->offsets, sequence, job->length, job->reverse), .sequence = sequence};
     rl_scan_way way = way_of(job, b.s.length);
     if (is_shared(job, way, b.s.length)) return;
     if (way != RL_SCAN_WHOLE) {
@@ -319,7 +124,7 @@ static void run_task(const rl_scan_job *job, const rl_scan_scratch *scratch, int
     if (index >= job->blocks) return;
     b.first = index * job->block_vectors * job->lanes;
     b.end = index + 1 == job->blocks ? job->channels : b.first + job->block_vectors * job->lanes;
-    run_block(job, scratch, &b);
+    rl_scan_run_block(job, &b, scratch);
 }
 
 static rill_status run(rill_context *context, rl_scan_job *job)

@@ -75,6 +75,21 @@ void rl_scan_store_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, 
 void rl_scan_load_state(const rl_scan_job *job, const rl_scan_place *place, void *state);
 void rl_scan_store_state(const rl_scan_job *job, const rl_scan_place *place, const void *state);
 
+/* Whether a tensor's whole vectors may be stored past the cache, at the matrix's data and strides of `across` on. */
+bool rl_scan_is_aligned(const rl_scan_job *job, const rl_matrix *m, int64_t across);
+
+/* Whether all tensors have steps side by side, as walk_columns takes them; the place of whole vectors as it does. */
+bool rl_scan_has_columns(const rl_scan_job *job);
+rl_scan_columns rl_scan_columns_of(const rl_scan_job *job, const rl_scan_place *place);
+
+/* Channels of a sequence that one thread walks from its first step to its last. */
+typedef struct rl_scan_block {
+    rl_sequence s;
+    int64_t sequence, first, end; /* channels */
+} rl_scan_block;
+
+void rl_scan_run_block(const rl_scan_job *job, const rl_scan_block *block, const rl_scan_scratch *scratch);
+
 /* A channel or vector of a long sequence, cut into tiles of time. */
 typedef struct rl_scan_strip rl_scan_strip;
 

@@ -58,7 +58,7 @@ size_t rl_scan_strip_size(void)
 
 /* Summaries */
 
-static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, summary *s)
+static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, const rl_scan_columns *straight, summary *s)
 {
     const int64_t lanes = job->lanes * job->parts, at_once = job->narrow ? lanes / 2 : lanes;
     for (int64_t lane = 0; lane < lanes; lane += at_once) {
@@ -73,7 +73,10 @@ static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, summary 
                                 .least = s->least + lane,
                                 .largest = s->largest + lane,
                                 .reset = s->reset + lane};
-        job->wide->summarise(&part);
+        if (straight && !job->narrow)
+            job->wide->take_columns(straight, &part);
+        else
+            job->wide->summarise(&part);
     }
 }
 
@@ -119,7 +122,6 @@ static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const su
 static void pass_through(const rl_scan_job *job, rl_scan_way way, const rl_scan_tile *tile, summary *s, double *state)
 {
     const int64_t lanes = job->lanes * job->parts;
-    summarise(job, tile, s);
     for (int64_t lane = 0; lane < lanes; lane += job->parts) {
         double *own = way == RL_SCAN_OVER_TIME ? state : state + lane;
         memcpy(s->entry + lane, own, sizeof(double) * (size_t)job->parts);
@@ -224,28 +226,67 @@ static void walk_rest(const walk *w, rl_scan_place place)
     finish_tile(w, &tile, &place);
 }
 
+/*
+ * Whole tiles of neighbouring steps need no detour: float64 is summarised on its way into scratch memory, and results
+ * go straight to where they belong.  Not the tile that begins without a state, where a decay must be replaced.
+ */
+static bool goes_straight(const walk *w, const rl_scan_place *place)
+{
+    const rl_scan_job *job = w->job;
+    bool begins = place->t == 0 && !job->rule.back && !job->h_init.data;
+    return place->piece == RL_TILE_ROWS && !begins && rl_scan_has_columns(job);
+}
+
+static rl_scan_columns columns_of(const walk *w, const rl_scan_place *place)
+{
+    const rl_scan_job *job = w->job;
+    rl_scan_columns columns = rl_scan_columns_of(job, place);
+    columns.tile_a = w->scratch->a;
+    columns.tile_input = w->scratch->input;
+    columns.state = w->scratch->state;
+    columns.ahead = w->tile_steps * (w->shared ? job->threads : 1) * (int64_t)rill_dtype_size(job->a.dtype);
+    if (columns.falling) columns.ahead = -columns.ahead;
+    return columns;
+}
+
+/* A tile of whole vectors; `last` has no other after it. */
+static void run_vectors(walk *w, const rl_scan_place *place, int64_t index, bool last)
+{
+    const rl_scan_job *job = w->job;
+    const bool straight = goes_straight(w, place);
+    rl_scan_columns columns = {0};
+    rl_scan_tile tile = {.rule = job->rule, .rows = place->rows, .a = w->scratch->a, .input = w->scratch->input};
+    if (straight) columns = columns_of(w, place);
+    if (!straight || job->narrow) tile = rl_scan_load_tile(job, w->scratch, place);
+    summary s;
+    summarise(job, &tile, straight ? &columns : NULL, &s);
+    get_state(w, index);
+    pass_through(job, w->way, &tile, &s, w->state);
+    if (!last) put_state(w, index + 1);
+    narrow(job, w->scratch->state, s.entry);
+    if (straight)
+        job->kernels->walk_columns(&columns);
+    else
+        finish_tile(w, &tile, place);
+}
+
 static void run_tile(walk *w, int64_t index)
 {
     const rl_scan_job *job = w->job;
-    const bool over_time = w->way == RL_SCAN_OVER_TIME;
     rl_scan_place place = w->place;
     place.t = index * w->tile_steps;
     const int64_t left = place.s.length - place.t;
-    const bool is_last = left <= w->tile_steps;
-    place.rows = is_last ? left : RL_TILE_ROWS;
-    if (over_time) place.rows = place.piece = is_last ? (left - 1) / job->lanes : RL_TILE_ROWS;
-    if (over_time) place.lanes = job->lanes;
-    summary s;
-    rl_scan_tile tile = {0};
-    if (place.rows > 0) tile = rl_scan_load_tile(job, w->scratch, &place);
-    get_state(w, index);
-    if (place.rows > 0) {
-        pass_through(job, w->way, &tile, &s, w->state);
-        if (!is_last) put_state(w, index + 1);
-        narrow(job, w->scratch->state, s.entry);
-        finish_tile(w, &tile, &place);
+    const bool last = left <= w->tile_steps, over_time = w->way == RL_SCAN_OVER_TIME;
+    place.rows = last ? left : RL_TILE_ROWS;
+    if (over_time) {
+        place.rows = place.piece = last ? (left - 1) / job->lanes : RL_TILE_ROWS;
+        place.lanes = job->lanes;
     }
-    if (!is_last) return;
+    if (place.rows > 0)
+        run_vectors(w, &place, index, last);
+    else
+        get_state(w, index);
+    if (!last) return;
     if (over_time) {
         place.t += place.rows * place.lanes;
         place.rows = place.s.length - place.t;

@@ -124,3 +124,56 @@ void rl_scan_store_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, 
     store_rows(job, place, &job->out, scratch->input, scratch->a);
     store_rows(job, place, &job->da, scratch->before, scratch->a);
 }
+
+bool rl_scan_is_aligned(const rl_scan_job *job, const rl_matrix *m, int64_t across)
+{
+    const uintptr_t bytes = (uintptr_t)(job->lanes * job->parts) * rill_dtype_size(m->dtype) / (uintptr_t)job->parts;
+    return m->data == NULL ||
+           (((uintptr_t)m->data | (uintptr_t)across * rill_dtype_size(m->dtype)) & (bytes - 1)) == 0;
+}
+
+static bool has_columns(const rl_scan_job *job, const rill_tensor *tensor)
+{
+    return tensor->data && tensor->stride[1] == job->input.stride[1] && tensor->dtype == job->a.dtype;
+}
+
+bool rl_scan_has_columns(const rl_scan_job *job)
+{
+    const int64_t step = job->input.stride[1];
+    bool da_fits = !job->da.data || (has_columns(job, &job->da) && has_columns(job, &job->h));
+    return !job->rule.is_complex && (step == 1 || step == -1) && has_columns(job, &job->input) &&
+           (has_columns(job, &job->a) || job->a.stride[1] == 0) && (has_columns(job, &job->out) || !job->out.data) &&
+           da_fits;
+}
+
+/* Falling rows end, not begin, at their first element. */
+static bool is_aligned_column(const rl_scan_job *job, rl_matrix m)
+{
+    if (m.data && m.row < 0) m.data = (char *)m.data + rill_dtype_size(m.dtype);
+    return rl_scan_is_aligned(job, &m, m.lane);
+}
+
+rl_scan_columns rl_scan_columns_of(const rl_scan_job *job, const rl_scan_place *place)
+{
+    const bool with_da = job->da.data != NULL;
+    rl_matrix a = rows_of(place, &job->a, 0), input = rows_of(place, &job->input, 0);
+    rl_matrix out = rows_of(place, &job->out, 0), da = rows_of(place, &job->da, 0);
+    rl_matrix before = with_da ? rows_of(place, &job->h, 1) : (rl_matrix){0};
+    return (rl_scan_columns){.rule = job->rule,
+                             .dtype = job->real_dtype,
+                             .rows = place->rows,
+                             .a = a.data,
+                             .input = input.data,
+                             .before = before.data,
+                             .out = out.data,
+                             .da = da.data,
+                             .a_lane = a.lane,
+                             .input_lane = input.lane,
+                             .before_lane = before.lane,
+                             .out_lane = out.lane,
+                             .da_lane = da.lane,
+                             .falling = input.row < 0,
+                             .a_is_constant = a.row == 0,
+                             .past_cache =
+                                 job->past_cache && is_aligned_column(job, out) && is_aligned_column(job, da)};
+}

@@ -74,8 +74,8 @@ typedef struct rl_scan_rows {
 } rl_scan_rows;
 
 /*
- * One vector of real channels whose steps lie side by side in memory, straight from and to the tensors; lane strides
- * in elements, data at the first row.
+ * One vector of real channels, or pieces of a channel, whose steps lie side by side in memory, straight from and to
+ * the tensors; lane strides in elements, data at the first row.
  */
 typedef struct rl_scan_columns {
     rl_scan_rule rule;
@@ -87,7 +87,9 @@ typedef struct rl_scan_columns {
     bool falling;       /* the next row lies before the last one in memory, in every tensor */
     bool a_is_constant; /* all rows have the decays at `a` */
     bool past_cache;    /* out and da are better not kept in cache, and aligned to a vector's elements everywhere */
-    void *state;        /* [lanes], in and out */
+    int64_t ahead;      /* bytes from what is read now to what will be read soon */
+    void *tile_a, *tile_input; /* a and input as rows in scratch memory; walk_columns reads them there, if given */
+    void *state;               /* [lanes], in and out */
 } rl_scan_columns;
 
 /* Call it, after stores past the cache, before other threads may read what they wrote. */
@@ -115,6 +117,8 @@ typedef struct rl_scan_kernels {
     void (*summarise)(const rl_scan_summary *summary);
     void (*walk_rows)(const rl_scan_rows *rows);
     void (*walk_columns)(const rl_scan_columns *columns);
+    /* a and input into their tiles, and what summarise finds there; only in the tables of double, for float64. */
+    void (*take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summary);
 } rl_scan_kernels;
 
 #endif

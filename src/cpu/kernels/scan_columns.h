@@ -47,15 +47,18 @@ RL_INLINE column rows_on(column c, bool falling, int64_t rows, rill_dtype dtype)
     return c;
 }
 
-/* `ahead` bytes from here is where memory will be read later. */
-RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype, int64_t ahead)
+/* What lies `ahead` bytes on will be read later. */
+RL_INLINE void fetch_columns(column c, bool falling, rill_dtype dtype, int64_t ahead)
+{
+    const char *at = lowest(c, falling, dtype) + ahead;
+    for (int lane = 0; lane < LANES; lane++) __builtin_prefetch(at + lane * c.lane, 0, 2);
+}
+
+RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype)
 {
     vreal v[LANES];
     const char *at = lowest(c, falling, dtype);
-    for (int lane = 0; lane < LANES; lane++) {
-        v[lane] = load_elements(at + lane * c.lane, dtype);
-        __builtin_prefetch(at + lane * c.lane + ahead, 0, 2);
-    }
+    for (int lane = 0; lane < LANES; lane++) v[lane] = load_elements(at + lane * c.lane, dtype);
     transpose(v);
     for (int i = 0; i < LANES; i++) rows[falling ? LANES - 1 - i : i] = v[i];
 }

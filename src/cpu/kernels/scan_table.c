@@ -9,6 +9,7 @@ const rl_scan_kernels RL_NAME(rl_scan_kernels) = {
     .walk_lane = RL_NAME(rl_scan_walk_lane),
 #if RL_REAL_BITS == 64
     .summarise = RL_NAME(rl_scan_summarise),
+    .take_columns = RL_NAME(rl_scan_take_columns),
 #endif
     .walk_rows = RL_NAME(rl_scan_walk_rows),
     .walk_columns = RL_NAME(rl_scan_walk_columns),
