@@ -209,18 +209,53 @@ static int axis_index(const op_tensor *t, const char *axis)
     return -1;
 }
 
-/* One order of axes for all tensors by time: time the fastest, or channels; or each its own. */
-static void share_order(rng *r, test_case *c, const draw_limits *limits)
+/* Time or channels as the fastest axis. */
+static void set_order(layout *how, int time, int channel, bool time_last)
 {
-    int64_t pick = limits->plain ? 2 : rng_below(r, 3);
-    c->time_last = limits->plain && rng_chance(r, 0.5);
+    for (int k = 0; k < RILL_MAX_RANK; k++) how->order[k] = k;
+    if (time_last) how->order[time] = channel, how->order[channel] = time;
+}
+
+/* One order of axes for all tensors by time: time the fastest, or channels; or each its own. */
+static void share_order(rng *r, test_case *c)
+{
+    int64_t pick = rng_below(r, 3);
     for (int i = 0; i < c->op->tensor_count && pick < 2; i++) {
         int time = axis_index(&c->op->tensors[i], "length"), channel = axis_index(&c->op->tensors[i], "channels");
-        int *order = c->tensors[i].how.order;
-        if (time < 0 || channel < 0) continue;
-        for (int k = 0; k < RILL_MAX_RANK; k++) order[k] = k;
-        if (pick == 0) order[time] = channel, order[channel] = time;
+        if (time >= 0 && channel >= 0) set_order(&c->tensors[i].how, time, channel, pick == 0);
     }
+}
+
+/* Whatever wants aligned rows finds them. */
+static void arrange(rng *r, test_case *c, arrangement lie)
+{
+    bool one_type = rng_chance(r, 0.7);
+    for (int i = 0; i < c->op->tensor_count; i++) {
+        const op_tensor *t = &c->op->tensors[i];
+        case_tensor *out = &c->tensors[i];
+        int time = axis_index(t, "length"), channel = axis_index(t, "channels");
+        if (time < 0 || channel < 0) continue;
+        out->how = layout_contiguous();
+        out->how.align = 16;
+        set_order(&out->how, time, channel, lie == ARRANGED_TIME_LAST);
+        int fastest = lie == ARRANGED_TIME_LAST ? time : channel;
+        if (out->shape[fastest] > 1) out->how.pad[fastest] = 15 - (out->shape[fastest] - 1) % 16;
+        if (t->kind == OP_GRADIENT && one_type) out->dtype = c->activations;
+    }
+}
+
+static void draw_arrangement(rng *r, test_case *c, const draw_limits *limits)
+{
+    arrangement lie = limits->lie;
+    if (limits->plain) {
+        c->time_last = rng_chance(r, 0.5);
+        return;
+    }
+    if (!limits->arranged) lie = rng_chance(r, 0.5) ? ARRANGED_ANYHOW : (arrangement)rng_below(r, 3);
+    if (lie == ARRANGED_ANYHOW)
+        share_order(r, c);
+    else
+        arrange(r, c, lie);
 }
 
 /* Decays that are one for all, one a channel, one a step, or one a sequence; and those that are not read. */
@@ -353,7 +388,7 @@ test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
     draw_sequences(r, &c);
     for (int i = 0; i < c.op->tensor_count; i++) draw_tensor(r, &c, i, limits);
     if (c.rules->cheap_steps) {
-        share_order(r, &c, limits);
+        draw_arrangement(r, &c, limits);
         draw_decays(r, &c, limits);
     }
     if (limits->plain) return c;

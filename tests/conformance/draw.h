@@ -41,6 +41,13 @@ typedef struct test_case {
     bool reproducible, time_last; /* plain tensors lie with time as their fastest axis */
 } test_case;
 
+/* How the tensors by time of an operator of cheap steps lie. */
+typedef enum arrangement {
+    ARRANGED_ANYHOW,
+    ARRANGED_CHANNELS_LAST, /* these two: aligned, in rows of whole 16 elements, of one type where that may be */
+    ARRANGED_TIME_LAST
+} arrangement;
+
 /* What to draw from. */
 typedef struct draw_limits {
     double cost;            /* of the plain loop, in runs of its innermost lines */
@@ -48,8 +55,10 @@ typedef struct draw_limits {
     int packed;             /* 1 always, 0 as it comes, -1 never */
     rill_dtype activations; /* RILL_ABSENT: any */
     bool complex;           /* complex activations instead, where the operator takes them */
-    op_sizes pinned;        /* sizes given instead of drawn */
-    const op *op;           /* NULL: any */
+    bool arranged;          /* tensors lie as said: */
+    arrangement lie;
+    op_sizes pinned; /* sizes given instead of drawn */
+    const op *op;    /* NULL: any */
 } draw_limits;
 
 test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits);

@@ -204,6 +204,8 @@ static void print_tensor(const test_case *c, int index)
         return;
     }
     plain.lead = drawn->how.lead;
+    plain.align = drawn->how.align;
+    if (plain.align) printf(" aligned");
     if (memcmp(&plain, &drawn->how, sizeof plain) != 0) print_layout(&drawn->how, t->rank);
     if (drawn->specials) printf(" special");
     if (drawn->unread_first) printf(" unread");

@@ -67,9 +67,10 @@ buffer buffer_make(rill_dtype dtype, int rank, const int64_t *shape, const layou
     buffer b = {.view = rill_tensor_view(RILL_HOST, NULL, dtype, rank, shape, NULL)};
     int64_t origin, span = lay_out(how, &b.view, &origin), size = (int64_t)rill_dtype_size(dtype);
     unsigned char bits[16];
-    b.elements = GUARD + how->lead + span + GUARD;
     b.origin = GUARD + how->lead + origin;
-    b.memory = malloc((size_t)(b.elements * size));
+    while (how->align && b.origin * size % how->align != 0) b.origin++;
+    b.elements = b.origin - origin + span + GUARD;
+    b.memory = aligned_alloc(256, (size_t)(b.elements * size + 255) / 256 * 256);
     b.before = malloc((size_t)(b.elements * size));
     if (!b.memory || !b.before) abort();
     poison_bits(dtype, bits);

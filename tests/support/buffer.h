@@ -18,6 +18,7 @@ typedef struct layout {
     int64_t pad[RILL_MAX_RANK];    /* unused elements behind each run of an axis */
     int64_t step;                  /* the stride of the fastest axis, at least 1 */
     int64_t lead;                  /* extra elements before the view: shifts its alignment */
+    int64_t align;                 /* if not 0, bytes of which the first element's address is a multiple */
     bool reversed[RILL_MAX_RANK];  /* negative strides */
     bool broadcast[RILL_MAX_RANK]; /* stride 0: one element stands for all */
 } layout;
