@@ -25,7 +25,7 @@
 
 #include "scan.h"
 
-enum { LINKS = 4, SPINS = 1000 };
+enum { LINKS = 4, SPINS = 1000, PIECE_ROWS = RL_TILE_ROWS / 2 };
 
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
@@ -58,26 +58,30 @@ size_t rl_scan_strip_size(void)
 
 /* Summaries */
 
-static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, const rl_scan_columns *straight, summary *s)
+/* Answers how many there are: a vector of float is two of double. */
+static int parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, summary *s, rl_scan_summary part[2])
 {
     const int64_t lanes = job->lanes * job->parts, at_once = job->narrow ? lanes / 2 : lanes;
-    for (int64_t lane = 0; lane < lanes; lane += at_once) {
-        rl_scan_summary part = {.rule = job->rule,
-                                .narrow = job->narrow,
-                                .rows = tile->rows,
-                                .pitch = lanes,
-                                .a = (const char *)tile->a + (size_t)lane * job->real_size,
-                                .input = (const char *)tile->input + (size_t)lane * job->real_size,
-                                .decay = s->decay + lane,
-                                .fresh = s->fresh + lane,
-                                .least = s->least + lane,
-                                .largest = s->largest + lane,
-                                .reset = s->reset + lane};
-        if (straight && !job->narrow)
-            job->wide->take_columns(straight, &part);
-        else
-            job->wide->summarise(&part);
-    }
+    for (int64_t lane = 0; lane < lanes; lane += at_once)
+        part[lane / at_once] = (rl_scan_summary){.rule = job->rule,
+                                                 .narrow = job->narrow,
+                                                 .rows = tile->rows,
+                                                 .pitch = lanes,
+                                                 .a = (const char *)tile->a + (size_t)lane * job->real_size,
+                                                 .input = (const char *)tile->input + (size_t)lane * job->real_size,
+                                                 .decay = s->decay + lane,
+                                                 .fresh = s->fresh + lane,
+                                                 .least = s->least + lane,
+                                                 .largest = s->largest + lane,
+                                                 .reset = s->reset + lane};
+    return job->narrow ? 2 : 1;
+}
+
+static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, summary *s)
+{
+    rl_scan_summary part[2];
+    const int count = parts_of_summary(job, tile, s, part);
+    for (int i = 0; i < count; i++) job->wide->summarise(&part[i]);
 }
 
 static double size_of(const double *x, int64_t parts)
@@ -208,11 +212,12 @@ static void put_state(const walk *w, int64_t tile)
 }
 
 /* From the lanes' states in scratch. */
-static void finish_tile(const walk *w, rl_scan_tile *tile, const rl_scan_place *place)
+static void finish_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, rl_scan_tile *tile,
+                        const rl_scan_place *place)
 {
-    tile->state = w->scratch->state;
-    w->job->kernels->walk(tile);
-    rl_scan_store_tile(w->job, w->scratch, place);
+    tile->state = scratch->state;
+    job->kernels->walk(tile);
+    rl_scan_store_tile(job, scratch, place);
 }
 
 /* The sequence's last steps in one lane: fewer than make pieces, but always the very last. */
@@ -223,51 +228,83 @@ static void walk_rest(const walk *w, rl_scan_place place)
     memcpy(state, w->state, sizeof(double) * (size_t)w->job->parts);
     narrow(w->job, w->scratch->state, state);
     rl_scan_tile tile = rl_scan_load_tile(w->job, w->scratch, &place);
-    finish_tile(w, &tile, &place);
+    finish_tile(w->job, w->scratch, &tile, &place);
 }
 
 /*
- * Whole tiles of neighbouring steps need no detour: float64 is summarised on its way into scratch memory, and results
- * go straight to where they belong.  Not the tile that begins without a state, where a decay must be replaced.
+ * A whole tile over time is two vectors of pieces.  Where steps are neighbours it needs no detour: float64 is
+ * summarised on its way into scratch memory, and results go straight to where they belong.  Not the tile that begins
+ * without a state, where a decay must be replaced.
  */
 static bool goes_straight(const walk *w, const rl_scan_place *place)
 {
-    const rl_scan_job *job = w->job;
-    bool begins = place->t == 0 && !job->rule.back && !job->h_init.data;
-    return place->piece == RL_TILE_ROWS && !begins && rl_scan_has_columns(job);
+    bool begins = place->t == 0 && !w->job->rule.back && !w->job->h_init.data;
+    return place->piece == PIECE_ROWS && !begins && rl_scan_has_columns(w->job);
 }
 
-static rl_scan_columns columns_of(const walk *w, const rl_scan_place *place)
+static rl_scan_columns columns_of(const walk *w, const rl_scan_scratch *scratch, const rl_scan_place *place)
 {
     const rl_scan_job *job = w->job;
     rl_scan_columns columns = rl_scan_columns_of(job, place);
-    columns.tile_a = w->scratch->a;
-    columns.tile_input = w->scratch->input;
-    columns.state = w->scratch->state;
+    columns.tile_a = scratch->a;
+    columns.tile_input = scratch->input;
+    columns.state = scratch->state;
     columns.ahead = w->tile_steps * (w->shared ? job->threads : 1) * (int64_t)rill_dtype_size(job->a.dtype);
     if (columns.falling) columns.ahead = -columns.ahead;
     return columns;
 }
 
-/* A tile of whole vectors; `last` has no other after it. */
-static void run_vectors(walk *w, const rl_scan_place *place, int64_t index, bool last)
+/* A vector of a tile, in its part of the scratch memory. */
+typedef struct vector {
+    rl_scan_place place;
+    rl_scan_scratch scratch;
+    rl_scan_tile tile;
+    summary s;
+} vector;
+
+static void take_vectors(const walk *w, vector *v, int count, bool straight, rl_scan_columns *columns)
+{
+    const rl_scan_job *job = w->job;
+    rl_scan_summary parts[2];
+    for (int i = 0; i < count; i++) {
+        if (straight) columns[i] = columns_of(w, &v[i].scratch, &v[i].place);
+        if (straight && !job->narrow) {
+            v[i].tile = (rl_scan_tile){
+                .rule = job->rule, .rows = v[i].place.rows, .a = v[i].scratch.a, .input = v[i].scratch.input};
+            parts_of_summary(job, &v[i].tile, &v[i].s, &parts[i]);
+        } else {
+            v[i].tile = rl_scan_load_tile(job, &v[i].scratch, &v[i].place);
+            summarise(job, &v[i].tile, &v[i].s);
+        }
+    }
+    if (straight && !job->narrow) job->wide->take_columns(columns, parts);
+}
+
+/* A tile's whole vectors, from `place` on; `last` has no other after it. */
+static void run_vectors(walk *w, const rl_scan_place *place, int count, int64_t index, bool last)
 {
     const rl_scan_job *job = w->job;
     const bool straight = goes_straight(w, place);
-    rl_scan_columns columns = {0};
-    rl_scan_tile tile = {.rule = job->rule, .rows = place->rows, .a = w->scratch->a, .input = w->scratch->input};
-    if (straight) columns = columns_of(w, place);
-    if (!straight || job->narrow) tile = rl_scan_load_tile(job, w->scratch, place);
-    summary s;
-    summarise(job, &tile, straight ? &columns : NULL, &s);
+    vector v[2];
+    rl_scan_columns columns[2];
+    for (int i = 0; i < count; i++) {
+        const size_t offset = (size_t)(i * place->rows) * job->vector_size;
+        v[i].place = *place;
+        v[i].place.t += i * place->rows * place->lanes;
+        v[i].scratch = (rl_scan_scratch){.a = w->scratch->a + offset,
+                                         .input = w->scratch->input + offset,
+                                         .before = w->scratch->before + offset,
+                                         .state = w->scratch->state + (size_t)i * job->vector_size};
+    }
+    take_vectors(w, v, count, straight, columns);
     get_state(w, index);
-    pass_through(job, w->way, &tile, &s, w->state);
+    for (int i = 0; i < count; i++) pass_through(job, w->way, &v[i].tile, &v[i].s, w->state);
     if (!last) put_state(w, index + 1);
-    narrow(job, w->scratch->state, s.entry);
-    if (straight)
-        job->kernels->walk_columns(&columns);
-    else
-        finish_tile(w, &tile, place);
+    for (int i = 0; i < count; i++) {
+        narrow(job, v[i].scratch.state, v[i].s.entry);
+        if (!straight) finish_tile(job, &v[i].scratch, &v[i].tile, &v[i].place);
+    }
+    if (straight) job->kernels->give_columns(columns);
 }
 
 static void run_tile(walk *w, int64_t index)
@@ -279,11 +316,11 @@ static void run_tile(walk *w, int64_t index)
     const bool last = left <= w->tile_steps, over_time = w->way == RL_SCAN_OVER_TIME;
     place.rows = last ? left : RL_TILE_ROWS;
     if (over_time) {
-        place.rows = place.piece = last ? (left - 1) / job->lanes : RL_TILE_ROWS;
+        place.rows = place.piece = last ? (left - 1) / job->lanes : PIECE_ROWS;
         place.lanes = job->lanes;
     }
     if (place.rows > 0)
-        run_vectors(w, &place, index, last);
+        run_vectors(w, &place, over_time && !last ? 2 : 1, index, last);
     else
         get_state(w, index);
     if (!last) return;

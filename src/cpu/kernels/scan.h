@@ -88,7 +88,7 @@ typedef struct rl_scan_columns {
     bool a_is_constant; /* all rows have the decays at `a` */
     bool past_cache;    /* out and da are better not kept in cache, and aligned to a vector's elements everywhere */
     int64_t ahead;      /* bytes from what is read now to what will be read soon */
-    void *tile_a, *tile_input; /* a and input as rows in scratch memory; walk_columns reads them there, if given */
+    void *tile_a, *tile_input; /* a and input as rows in scratch memory, in give_columns and take_columns */
     void *state;               /* [lanes], in and out */
 } rl_scan_columns;
 
@@ -117,8 +117,12 @@ typedef struct rl_scan_kernels {
     void (*summarise)(const rl_scan_summary *summary);
     void (*walk_rows)(const rl_scan_rows *rows);
     void (*walk_columns)(const rl_scan_columns *columns);
-    /* a and input into their tiles, and what summarise finds there; only in the tables of double, for float64. */
-    void (*take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summary);
+    /*
+     * The same for two, of as many rows, whose a and input are in their tiles; and what puts them there, finding what
+     * summarise finds: only in the tables of double, for float64.
+     */
+    void (*give_columns)(const rl_scan_columns *columns);
+    void (*take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summaries);
 } rl_scan_kernels;
 
 #endif

@@ -67,86 +67,118 @@ RL_INLINE vreal back(const rl_scan_columns *c, const places *p, rill_dtype dtype
     return u;
 }
 
-RL_INLINE void walk_columns(const rl_scan_columns *c, rill_dtype dtype, bool falling, bool in_tile)
+RL_INLINE vreal step_columns(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling,
+                             const vreal *a, vreal *row, vreal state)
 {
-    const vreal *tile_a = c->tile_a, *tile_input = c->tile_input;
+    return c->rule.back ? back(c, p, dtype, falling, a, row, state) : forward(c, p, dtype, falling, a, row, state);
+}
+
+RL_INLINE void load_step(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling, vreal *a,
+                         vreal *row)
+{
+    load_decays(a, c, p->a, dtype, falling);
+    load_columns(row, p->input, falling, dtype);
+    if (!c->a_is_constant) fetch_columns(p->a, falling, dtype, c->ahead);
+}
+
+RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
+{
     places p = places_of(c, dtype);
     vreal state = *(const vreal *)c->state;
     for (int64_t t = 0; t < c->rows; t += LANES) {
         vreal a[LANES], row[LANES];
-        if (in_tile) {
-            for (int i = 0; i < LANES; i++) a[i] = tile_a[t + i], row[i] = tile_input[t + i];
-        } else {
-            load_decays(a, c, p.a, dtype, falling);
-            load_columns(row, p.input, falling, dtype);
-            if (!c->a_is_constant) fetch_columns(p.a, falling, dtype, c->ahead);
-        }
+        load_step(c, &p, dtype, falling, a, row);
         fetch_columns(p.input, falling, dtype, c->ahead);
-        state =
-            c->rule.back ? back(c, &p, dtype, falling, a, row, state) : forward(c, &p, dtype, falling, a, row, state);
+        state = step_columns(c, &p, dtype, falling, a, row, state);
         move_on(&p, c, dtype, falling);
     }
     *(vreal *)c->state = state;
 }
 
-RL_INLINE void walk_dtype(const rl_scan_columns *c, rill_dtype dtype)
+/* Two vectors of pieces side by side: while one waits for its last step, the other goes on. */
+RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling)
 {
-    if (c->falling && c->tile_a)
-        walk_columns(c, dtype, true, true);
-    else if (c->falling)
-        walk_columns(c, dtype, true, false);
-    else if (c->tile_a)
-        walk_columns(c, dtype, false, true);
-    else
-        walk_columns(c, dtype, false, false);
+    places p[2] = {places_of(&c[0], dtype), places_of(&c[1], dtype)};
+    vreal state[2] = {*(const vreal *)c[0].state, *(const vreal *)c[1].state};
+    for (int64_t t = 0; t < c->rows; t += LANES)
+        for (int set = 0; set < 2; set++) {
+            const vreal *tile_a = (const vreal *)c[set].tile_a + t,
+                        *tile_input = (const vreal *)c[set].tile_input + t;
+            vreal row[LANES];
+            for (int i = 0; i < LANES; i++) row[i] = tile_input[i];
+            fetch_columns(p[set].input, falling, dtype, c->ahead);
+            state[set] = step_columns(&c[set], &p[set], dtype, falling, tile_a, row, state[set]);
+            move_on(&p[set], &c[set], dtype, falling);
+        }
+    for (int set = 0; set < 2; set++) *(vreal *)c[set].state = state[set];
 }
 
-void RL_NAME(rl_scan_walk_columns)(const rl_scan_columns *c)
+RL_INLINE void give_or_walk(const rl_scan_columns *c, rill_dtype dtype, bool from_tile)
+{
+    if (from_tile && c->falling)
+        give(c, dtype, true);
+    else if (from_tile)
+        give(c, dtype, false);
+    else if (c->falling)
+        walk(c, dtype, true);
+    else
+        walk(c, dtype, false);
+}
+
+RL_INLINE void any_dtype(const rl_scan_columns *c, bool from_tile)
 {
     switch (c->dtype) {
     case RILL_BF16:
-        walk_dtype(c, RILL_BF16);
+        give_or_walk(c, RILL_BF16, from_tile);
         break;
     case RILL_F16:
-        walk_dtype(c, RILL_F16);
+        give_or_walk(c, RILL_F16, from_tile);
         break;
     default:
-        walk_dtype(c, RL_REAL_BITS == 32 ? RILL_F32 : RILL_F64);
+        give_or_walk(c, RL_REAL_BITS == 32 ? RILL_F32 : RILL_F64, from_tile);
     }
+}
+
+void RL_NAME(rl_scan_walk_columns)(const rl_scan_columns *columns)
+{
+    any_dtype(columns, false);
+}
+
+void RL_NAME(rl_scan_give_columns)(const rl_scan_columns *columns)
+{
+    any_dtype(columns, true);
 }
 
 #if RL_REAL_BITS == 64
-RL_INLINE running take(const rl_scan_columns *c, bool falling, bool is_back)
+RL_INLINE void take(const rl_scan_columns *c, running *r, bool falling, bool is_back)
 {
-    vreal *tile_a = c->tile_a, *tile_input = c->tile_input;
-    places p = places_of(c, RILL_F64);
-    running r = start_summary(RL_DECAY_SCALE(false), false);
-    for (int64_t t = 0; t < c->rows; t += LANES) {
-        vreal a[LANES], row[LANES];
-        load_decays(a, c, p.a, RILL_F64, falling);
-        load_columns(row, p.input, falling, RILL_F64);
-        if (!c->a_is_constant) fetch_columns(p.a, falling, RILL_F64, c->ahead);
-        for (int i = 0; i < LANES; i++) {
-            tile_a[t + i] = a[i];
-            tile_input[t + i] = row[i];
-            r = add_row(r, a[i], row[i], is_back, false);
+    places p[2] = {places_of(&c[0], RILL_F64), places_of(&c[1], RILL_F64)};
+    for (int set = 0; set < 2; set++) r[set] = start_summary(RL_DECAY_SCALE(false), false);
+    for (int64_t t = 0; t < c->rows; t += LANES)
+        for (int set = 0; set < 2; set++) {
+            vreal *tile_a = (vreal *)c[set].tile_a + t, *tile_input = (vreal *)c[set].tile_input + t;
+            vreal a[LANES], row[LANES];
+            load_step(&c[set], &p[set], RILL_F64, falling, a, row);
+            for (int i = 0; i < LANES; i++) {
+                tile_a[i] = a[i];
+                tile_input[i] = row[i];
+                r[set] = add_row(r[set], a[i], row[i], is_back, false);
+            }
+            move_on(&p[set], &c[set], RILL_F64, falling);
         }
-        move_on(&p, c, RILL_F64, falling);
-    }
-    return r;
 }
 
-void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *c, const rl_scan_summary *s)
+void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summaries)
 {
-    running r;
-    if (c->falling && c->rule.back)
-        r = take(c, true, true);
-    else if (c->falling)
-        r = take(c, true, false);
-    else if (c->rule.back)
-        r = take(c, false, true);
+    running r[2];
+    if (columns->falling && columns->rule.back)
+        take(columns, r, true, true);
+    else if (columns->falling)
+        take(columns, r, true, false);
+    else if (columns->rule.back)
+        take(columns, r, false, true);
     else
-        r = take(c, false, false);
-    if (end_summary(s, r)) RL_NAME(rl_scan_find_largest)(s);
+        take(columns, r, false, false);
+    for (int set = 0; set < 2; set++) end_summary(&summaries[set], r[set]);
 }
 #endif

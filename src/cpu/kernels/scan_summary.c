@@ -23,22 +23,25 @@ RL_INLINE vreal magnitude_bound(vreal x, bool is_complex)
     return is_complex ? size + __builtin_shufflevector(size, size, SWAPPED_PARTS) : size;
 }
 
-RL_INLINE void find_largest(const rl_scan_summary *s, bool is_complex)
+RL_INLINE void look_again(const rl_scan_summary *s, bool is_complex)
 {
     vreal largest = {0};
+    vint reset = {0};
     for (int64_t t = 0; t < s->rows; t++) {
-        vreal bound = magnitude_bound(load_row(s->a, t * s->pitch, s->narrow), is_complex);
+        vreal a = load_row(s->a, t * s->pitch, s->narrow), bound = magnitude_bound(a, is_complex);
         largest = if_greater(bound, largest, bound, largest);
+        reset |= is_zero(a, is_complex);
     }
     store_any(s->largest, largest);
+    store_any(s->reset, choose(reset, splat(1), splat(0)));
 }
 
-void RL_NAME(rl_scan_find_largest)(const rl_scan_summary *s)
+void RL_NAME(rl_scan_look_again)(const rl_scan_summary *s)
 {
     if (s->rule.is_complex)
-        find_largest(s, true);
+        look_again(s, true);
     else
-        find_largest(s, false);
+        look_again(s, false);
 }
 
 RL_INLINE void summarise(const rl_scan_summary *s, bool back, bool is_complex, bool narrow)
@@ -49,7 +52,7 @@ RL_INLINE void summarise(const rl_scan_summary *s, bool back, bool is_complex, b
         vreal a = load_row(s->a, t * s->pitch, narrow), input = load_row(s->input, t * s->pitch, narrow);
         r = add_row(r, a, narrow ? input * fresh_scale : input, back, is_complex);
     }
-    if (end_summary(s, r)) RL_NAME(rl_scan_find_largest)(s);
+    end_summary(s, r);
 }
 
 RL_INLINE void summarise_numbers(const rl_scan_summary *s, bool back, bool is_complex)

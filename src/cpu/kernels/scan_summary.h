@@ -4,6 +4,7 @@
 
 #include "scan.h"
 #include "scan_step.h"
+#include "table.h"
 
 #if RL_REAL_BITS == 64
 
@@ -18,7 +19,6 @@ RL_INLINE vreal magnitude(vreal x, bool is_complex)
 
 typedef struct running {
     vreal decay, fresh, least;
-    vint reset;
 } running;
 
 RL_INLINE running start_summary(double decay_scale, bool is_complex)
@@ -33,19 +33,20 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
 {
     r.decay = times(back ? conjugate(a, is_complex) : a, r.decay, is_complex);
     r.least = at_most(r.least, magnitude(r.decay, is_complex));
-    r.reset |= is_zero(a, is_complex);
     r.fresh = back ? step_back(a, input + r.fresh, is_complex) : step_forward(a, input, r.fresh, is_complex);
     return r;
 }
 
-/* Answers whether the largest decays are wanted. */
-RL_INLINE bool end_summary(const rl_scan_summary *s, running r)
+/* A product that came near 0 asks for a second look at the decays. */
+RL_INLINE void end_summary(const rl_scan_summary *s, running r)
 {
     store_any(s->decay, r.decay);
     store_any(s->fresh, r.fresh);
     store_any(s->least, r.least);
-    store_any(s->reset, choose(r.reset, splat(1), splat(0)));
-    return !all_at_most(splat(RL_LEAST_DECAY), choose(r.reset, splat(1), r.least));
+    if (all_at_most(splat(RL_LEAST_DECAY), r.least))
+        store_any(s->reset, (vreal){0});
+    else
+        RL_NAME(rl_scan_look_again)(s);
 }
 
 #endif

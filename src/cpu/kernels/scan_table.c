@@ -13,4 +13,5 @@ const rl_scan_kernels RL_NAME(rl_scan_kernels) = {
 #endif
     .walk_rows = RL_NAME(rl_scan_walk_rows),
     .walk_columns = RL_NAME(rl_scan_walk_columns),
+    .give_columns = RL_NAME(rl_scan_give_columns),
 };

@@ -23,9 +23,10 @@ void RL_NAME(rl_scan_walk)(const rl_scan_tile *tile);
 void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state);
 void RL_NAME(rl_scan_summarise)(const rl_scan_summary *summary);
 void RL_NAME(rl_scan_walk_rows)(const rl_scan_rows *rows);
-void RL_NAME(rl_scan_find_largest)(const rl_scan_summary *summary);
+void RL_NAME(rl_scan_look_again)(const rl_scan_summary *summary);
 void RL_NAME(rl_scan_walk_columns)(const rl_scan_columns *columns);
-void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summary);
+void RL_NAME(rl_scan_give_columns)(const rl_scan_columns *columns);
+void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summaries);
 
 extern const rl_scan_kernels RL_NAME(rl_scan_kernels);
 extern const rl_kernels RL_NAME(rl_kernels);
