@@ -27,6 +27,12 @@
 
 enum { LINKS = 4, SPINS = 1000, PIECE_ROWS = RL_TILE_ROWS / 2 };
 
+/* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
+#define NARROW_CANCELS 0x1p16
+#define WIDE_CANCELS 32.0
+#define NARROW_ENTRY 0x1p62
+#define WIDE_ENTRY 0x1p500
+
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
     _Atomic int64_t tile;
@@ -92,7 +98,8 @@ static double size_of(const double *x, int64_t parts)
 /* end = P e + S as the lane's summary has it; answers whether that may stand for the walk: see the top. */
 static bool fold(const rl_scan_job *job, const summary *s, int64_t lane, const double *e, double *end)
 {
-    const double cancels = job->narrow ? 0x1p16 : 32, entry_most = job->narrow ? 0x1p62 : 0x1p500;
+    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
+    const double entry_most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
     const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
     const int64_t parts = job->parts;
     for (int64_t i = 0; i < parts; i++) end[i] = s->fresh[lane + i] * fresh_unit;
@@ -112,9 +119,23 @@ static bool fold(const rl_scan_job *job, const summary *s, int64_t lane, const d
     return size <= DBL_MAX && size_of(product, parts) <= cancels * size;
 }
 
+/* The common case of a real lane, in few operations: no product came near 0, and the terms do not cancel. */
+static bool fold_plainly(const rl_scan_job *job, const summary *s, int64_t lane, double *state)
+{
+    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
+    const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY, e = *state;
+    double product = s->decay[lane] * (1 / RL_DECAY_SCALE(job->narrow)) * e;
+    double fresh = s->fresh[lane] * (1 / RL_FRESH_SCALE(job->narrow)), end = product + fresh;
+    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh) <= DBL_MAX;
+    bool holds = fabs(e) <= most && fabs(product) <= cancels * fabs(end) && fabs(end) <= DBL_MAX;
+    if (sound && holds) *state = end;
+    return sound && holds;
+}
+
 static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const summary *s, int64_t lane, double *state)
 {
     double end[2];
+    if (job->parts == 1 && fold_plainly(job, s, lane, state)) return;
     if (!fold(job, s, lane, state, end)) {
         memcpy(end, state, sizeof(double) * (size_t)job->parts);
         job->kernels->walk_lane(tile, lane, end);
@@ -280,6 +301,17 @@ static void take_vectors(const walk *w, vector *v, int count, bool straight, rl_
     if (straight && !job->narrow) job->wide->take_columns(columns, parts);
 }
 
+/* A product that stayed away from 0 met no decay of 0. */
+static bool has_no_resets(const rl_scan_job *job, const summary *s)
+{
+    bool none = true;
+    for (int64_t lane = 0; lane < job->lanes * job->parts; lane++) {
+        double size = fabs(s->decay[lane]);
+        none &= s->least[lane] >= RL_LEAST_DECAY && size <= DBL_MAX;
+    }
+    return none;
+}
+
 /* A tile's whole vectors, from `place` on; `last` has no other after it. */
 static void run_vectors(walk *w, const rl_scan_place *place, int count, int64_t index, bool last)
 {
@@ -298,7 +330,10 @@ static void run_vectors(walk *w, const rl_scan_place *place, int count, int64_t 
     }
     take_vectors(w, v, count, straight, columns);
     get_state(w, index);
-    for (int i = 0; i < count; i++) pass_through(job, w->way, &v[i].tile, &v[i].s, w->state);
+    for (int i = 0; i < count; i++) {
+        pass_through(job, w->way, &v[i].tile, &v[i].s, w->state);
+        columns[i].no_resets = has_no_resets(job, &v[i].s);
+    }
     if (!last) put_state(w, index + 1);
     for (int i = 0; i < count; i++) {
         narrow(job, v[i].scratch.state, v[i].s.entry);

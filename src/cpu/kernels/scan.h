@@ -88,6 +88,7 @@ typedef struct rl_scan_columns {
     bool a_is_constant; /* all rows have the decays at `a` */
     bool past_cache;    /* out and da are better not kept in cache, and aligned to a vector's elements everywhere */
     int64_t ahead;      /* bytes from what is read now to what will be read soon */
+    bool no_resets;     /* give_columns: no decay in the tile is 0 */
     void *tile_a, *tile_input; /* a and input as rows in scratch memory, in give_columns and take_columns */
     void *state;               /* [lanes], in and out */
 } rl_scan_columns;

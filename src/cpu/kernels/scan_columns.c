@@ -35,17 +35,21 @@ RL_INLINE void move_on(places *p, const rl_scan_columns *c, rill_dtype dtype, bo
 RL_INLINE void load_decays(vreal *rows, const rl_scan_columns *c, column a, rill_dtype dtype, bool falling)
 {
     if (!c->a_is_constant) {
-        load_columns(rows, a, falling, dtype);
+        load_columns(rows, a, falling, dtype, c->ahead);
         return;
     }
     vreal same = gather_elements(a.data, c->a_lane, LANES, dtype);
     for (int i = 0; i < LANES; i++) rows[i] = same;
 }
 
+/* plain: no decay is 0. */
 RL_INLINE vreal forward(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling, const vreal *a,
-                        vreal *row, vreal h)
+                        vreal *row, vreal h, bool plain)
 {
-    for (int i = 0; i < LANES; i++) row[i] = h = step_forward(a[i], row[i], h, false);
+    if (plain)
+        for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
+    else
+        for (int i = 0; i < LANES; i++) row[i] = h = step_forward(a[i], row[i], h, false);
     store_columns(p->out, row, falling, dtype, c->past_cache);
     return h;
 }
@@ -60,25 +64,17 @@ RL_INLINE vreal back(const rl_scan_columns *c, const places *p, rill_dtype dtype
     }
     if (c->out) store_columns(p->out, row, falling, dtype, c->past_cache);
     if (!c->da) return u;
-    load_columns(before, p->before, falling, dtype);
-    fetch_columns(p->before, falling, dtype, c->ahead);
+    load_columns(before, p->before, falling, dtype, c->ahead);
     for (int i = 0; i < LANES; i++) before[i] = decay_gradient(a[i], before[i], row[i], false);
     store_columns(p->da, before, falling, dtype, c->past_cache);
     return u;
 }
 
 RL_INLINE vreal step_columns(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling,
-                             const vreal *a, vreal *row, vreal state)
+                             const vreal *a, vreal *row, vreal state, bool plain)
 {
-    return c->rule.back ? back(c, p, dtype, falling, a, row, state) : forward(c, p, dtype, falling, a, row, state);
-}
-
-RL_INLINE void load_step(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling, vreal *a,
-                         vreal *row)
-{
-    load_decays(a, c, p->a, dtype, falling);
-    load_columns(row, p->input, falling, dtype);
-    if (!c->a_is_constant) fetch_columns(p->a, falling, dtype, c->ahead);
+    return c->rule.back ? back(c, p, dtype, falling, a, row, state)
+                        : forward(c, p, dtype, falling, a, row, state, plain);
 }
 
 RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
@@ -87,16 +83,16 @@ RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
     vreal state = *(const vreal *)c->state;
     for (int64_t t = 0; t < c->rows; t += LANES) {
         vreal a[LANES], row[LANES];
-        load_step(c, &p, dtype, falling, a, row);
-        fetch_columns(p.input, falling, dtype, c->ahead);
-        state = step_columns(c, &p, dtype, falling, a, row, state);
+        load_decays(a, c, p.a, dtype, falling);
+        load_columns(row, p.input, falling, dtype, c->ahead);
+        state = step_columns(c, &p, dtype, falling, a, row, state, false);
         move_on(&p, c, dtype, falling);
     }
     *(vreal *)c->state = state;
 }
 
 /* Two vectors of pieces side by side: while one waits for its last step, the other goes on. */
-RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling)
+RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling, bool plain)
 {
     places p[2] = {places_of(&c[0], dtype), places_of(&c[1], dtype)};
     vreal state[2] = {*(const vreal *)c[0].state, *(const vreal *)c[1].state};
@@ -107,7 +103,7 @@ RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling)
             vreal row[LANES];
             for (int i = 0; i < LANES; i++) row[i] = tile_input[i];
             fetch_columns(p[set].input, falling, dtype, c->ahead);
-            state[set] = step_columns(&c[set], &p[set], dtype, falling, tile_a, row, state[set]);
+            state[set] = step_columns(&c[set], &p[set], dtype, falling, tile_a, row, state[set], plain);
             move_on(&p[set], &c[set], dtype, falling);
         }
     for (int set = 0; set < 2; set++) *(vreal *)c[set].state = state[set];
@@ -115,10 +111,15 @@ RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling)
 
 RL_INLINE void give_or_walk(const rl_scan_columns *c, rill_dtype dtype, bool from_tile)
 {
-    if (from_tile && c->falling)
-        give(c, dtype, true);
+    const bool plain = c[0].no_resets && c[1 * from_tile].no_resets;
+    if (from_tile && c->falling && plain)
+        give(c, dtype, true, true);
+    else if (from_tile && c->falling)
+        give(c, dtype, true, false);
+    else if (from_tile && plain)
+        give(c, dtype, false, true);
     else if (from_tile)
-        give(c, dtype, false);
+        give(c, dtype, false, false);
     else if (c->falling)
         walk(c, dtype, true);
     else
@@ -158,11 +159,12 @@ RL_INLINE void take(const rl_scan_columns *c, running *r, bool falling, bool is_
         for (int set = 0; set < 2; set++) {
             vreal *tile_a = (vreal *)c[set].tile_a + t, *tile_input = (vreal *)c[set].tile_input + t;
             vreal a[LANES], row[LANES];
-            load_step(&c[set], &p[set], RILL_F64, falling, a, row);
+            load_decays(a, c, p[set].a, RILL_F64, falling);
+            load_columns(row, p[set].input, falling, RILL_F64, 0);
             for (int i = 0; i < LANES; i++) {
                 tile_a[i] = a[i];
                 tile_input[i] = row[i];
-                r[set] = add_row(r[set], a[i], row[i], is_back, false);
+                r[set] = add_plain_row(r[set], a[i], row[i], is_back);
             }
             move_on(&p[set], &c[set], RILL_F64, falling);
         }
@@ -179,6 +181,6 @@ void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan
         take(columns, r, false, true);
     else
         take(columns, r, false, false);
-    for (int set = 0; set < 2; set++) end_summary(&summaries[set], r[set]);
+    for (int set = 0; set < 2; set++) end_plain_summary(&summaries[set], r[set]);
 }
 #endif

@@ -51,14 +51,17 @@ RL_INLINE column rows_on(column c, bool falling, int64_t rows, rill_dtype dtype)
 RL_INLINE void fetch_columns(column c, bool falling, rill_dtype dtype, int64_t ahead)
 {
     const char *at = lowest(c, falling, dtype) + ahead;
-    for (int lane = 0; lane < LANES; lane++) __builtin_prefetch(at + lane * c.lane, 0, 2);
+    for (int lane = 0; lane < LANES; lane++, at += c.lane) __builtin_prefetch(at, 0, 2);
 }
 
-RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype)
+RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype, int64_t ahead)
 {
     vreal v[LANES];
     const char *at = lowest(c, falling, dtype);
-    for (int lane = 0; lane < LANES; lane++) v[lane] = load_elements(at + lane * c.lane, dtype);
+    for (int lane = 0; lane < LANES; lane++, at += c.lane) {
+        v[lane] = load_elements(at, dtype);
+        __builtin_prefetch(at + ahead, 0, 2);
+    }
     transpose(v);
     for (int i = 0; i < LANES; i++) rows[falling ? LANES - 1 - i : i] = v[i];
 }
@@ -70,9 +73,9 @@ RL_INLINE void store_columns(column c, const vreal *rows, bool falling, rill_dty
     for (int i = 0; i < LANES; i++) v[i] = rows[falling ? LANES - 1 - i : i];
     transpose(v);
     if (past_cache)
-        for (int lane = 0; lane < LANES; lane++) stream_elements(at + lane * c.lane, v[lane], dtype);
+        for (int lane = 0; lane < LANES; lane++, at += c.lane) stream_elements(at, v[lane], dtype);
     else
-        for (int lane = 0; lane < LANES; lane++) store_elements(at + lane * c.lane, v[lane], dtype);
+        for (int lane = 0; lane < LANES; lane++, at += c.lane) store_elements(at, v[lane], dtype);
 }
 
 #endif

@@ -49,5 +49,22 @@ RL_INLINE void end_summary(const rl_scan_summary *s, running r)
         RL_NAME(rl_scan_look_again)(s);
 }
 
+/* The same where no decay is 0, or what it drops is finite; the end shows if not. */
+RL_INLINE running add_plain_row(running r, vreal a, vreal input, bool back)
+{
+    r.decay = r.decay * a;
+    r.least = at_most(r.least, magnitude(r.decay, false));
+    r.fresh = back ? a * (input + r.fresh) : fma_(a, r.fresh, input);
+    return r;
+}
+
+RL_INLINE void end_plain_summary(const rl_scan_summary *s, running r)
+{
+    if (all_at_most(splat(RL_LEAST_DECAY), r.least))
+        end_summary(s, r);
+    else
+        RL_NAME(rl_scan_summarise)(s);
+}
+
 #endif
 #endif
