@@ -1,0 +1,163 @@
+/* The split scan's launcher: how the tensors lie, how wide a tile is, and the blocks' common memory. */
+#include "scan_split.h"
+
+#include "scan_split_args.h"
+
+static const int64_t LEAST_STEPS = 4096; /* of a sequence, on the average: several tiles */
+static const int64_t MOST_WALKS = 16;    /* channels of sequences for each multiprocessor */
+
+static int64_t ceil_divide(int64_t count, int64_t unit)
+{
+    return (count + unit - 1) / unit;
+}
+
+bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args)
+{
+    int64_t most = MOST_WALKS * rl_cuda_state_of(context)->sms;
+    if (context->options.reproducible || args->sequences > most) return false;
+    int64_t steps = args->offsets ? args->length / args->sequences : args->length;
+    return steps >= LEAST_STEPS && args->channels <= most / args->sequences;
+}
+
+static rl_split_kernel kernel_of(rill_dtype dtype, rl_split_layout layout, bool backward)
+{
+    switch (dtype) {
+    case RILL_BF16:
+        return rl_scan_split_bf16(layout, backward);
+    case RILL_F16:
+        return rl_scan_split_f16(layout, backward);
+    case RILL_F64:
+        return rl_scan_split_f64(layout, backward);
+    case RILL_C64:
+        return rl_scan_split_c64(layout, backward);
+    case RILL_C128:
+        return rl_scan_split_c128(layout, backward);
+    default:
+        return rl_scan_split_f32(layout, backward);
+    }
+}
+
+cudaError_t rl_cuda_prepare_scan_split(void)
+{
+    static const rill_dtype dtypes[] = {RILL_F32, RILL_BF16, RILL_F16, RILL_F64, RILL_C64, RILL_C128};
+    cudaError_t error = cudaSuccess;
+    for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
+        for (int layout = 0; layout < RL_SPLIT_LAYOUTS; layout++) {
+            for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) {
+                rl_split_kernel kernel = kernel_of(dtypes[k], (rl_split_layout)layout, backward);
+                error = cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)kernel.shared);
+            }
+        }
+    }
+    return error;
+}
+
+/* Whether 16 bytes may be moved at a time from any multiple of 16 bytes on along an axis of stride `unit`. */
+static bool is_aligned(const rl_scan_view *view, int64_t size, int64_t other)
+{
+    return (uintptr_t)view->data % 16 == 0 && view->batch * size % 16 == 0 && other * size % 16 == 0;
+}
+
+static bool lies_in_rows(const rl_scan_args *args, const rl_scan_view *view)
+{
+    int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
+    return !view->data || (view->dtype == args->a.dtype && view->channel == 1 && is_aligned(view, size, view->step));
+}
+
+static bool lies_in_runs(const rl_scan_args *args, const rl_scan_view *view)
+{
+    int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
+    return !view->data || (view->dtype == args->a.dtype && view->step == (args->down ? -1 : 1) &&
+                           is_aligned(view, size, view->channel));
+}
+
+static bool all_lie(const rl_scan_args *args, bool (*lies)(const rl_scan_args *, const rl_scan_view *))
+{
+    return lies(args, &args->a) && lies(args, &args->input) && lies(args, &args->output) &&
+           lies(args, &args->before) && lies(args, &args->decay);
+}
+
+static rl_split_layout layout_of(const rl_scan_args *args)
+{
+    int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
+    if (size == 16) return RL_SPLIT_ANY;
+    if (all_lie(args, lies_in_runs)) return RL_SPLIT_RUNS;
+    if (args->channels * size % 16 == 0 && all_lie(args, lies_in_rows)) return RL_SPLIT_ROWS;
+    return RL_SPLIT_ANY;
+}
+
+#ifdef RL_SPLIT_TUNING
+int rl_split_lanes_log2 = -1, rl_split_blocks, rl_split_mode;
+#endif
+
+/*
+ * Channels of a tile: rows of 32 bytes, a sector.  Wider tiles make no better use of memory, and the fewer groups
+ * there are the more tiles of one group are under way together, whose summaries each block has to fold.
+ */
+static int lanes_log2(const rl_scan_args *args, rl_split_layout layout)
+{
+    int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
+    if (layout == RL_SPLIT_RUNS) return 0;
+#ifdef RL_SPLIT_TUNING
+    if (rl_split_lanes_log2 >= 0 && layout == RL_SPLIT_ANY) return rl_split_lanes_log2;
+#endif
+    int64_t step = args->a.step < 0 ? -args->a.step : args->a.step;
+    if (layout == RL_SPLIT_ANY && step == 1) return 0;
+    int most = rl_split_row(layout == RL_SPLIT_ROWS || size > 4 ? (int)size : 4), log2 = most;
+    if (layout == RL_SPLIT_ANY)
+        while (log2 > 0 && (int64_t)1 << (log2 - 1) >= args->channels) log2--;
+    return log2;
+}
+
+static int64_t tiles_of_a_group(const rl_scan_args *args, int64_t steps)
+{
+    const int64_t skew = 8; /* at most */
+    if (args->offsets) return (args->length + skew * args->sequences) / steps + args->sequences;
+    return args->sequences * ceil_divide(args->length + skew, steps);
+}
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* The blocks' common memory, every bit of it set. */
+static rill_status take_common(rill_context *context, rl_split_args *args, const rl_split_kernel *kernel)
+{
+    size_t places = ((size_t)args->groups * (size_t)args->most_tiles) << args->lanes_log2;
+    size_t tickets = rounded((size_t)args->groups * sizeof *args->tickets);
+    size_t summaries = rounded(places * (size_t)kernel->summary), ends = places * (size_t)kernel->end;
+    void *common;
+    rill_status status = rl_workspace_take(context, tickets + summaries + ends, &common);
+    if (status != RILL_OK) return status;
+    args->tickets = common;
+    args->summaries = (char *)common + tickets;
+    args->ends = (char *)common + tickets + summaries;
+    cudaStream_t stream = rl_cuda_state_of(context)->stream;
+    return rl_cuda_check(context, cudaMemsetAsync(common, 0xff, tickets + summaries + ends, stream),
+                         "scan: common memory");
+}
+
+rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
+{
+    rl_split_args args = {.scan = *scan};
+    rl_split_layout layout = layout_of(scan);
+    rl_split_kernel kernel = kernel_of((rill_dtype)scan->a.dtype, layout, backward);
+    args.lanes_log2 = lanes_log2(scan, layout);
+    args.groups = (int32_t)ceil_divide(scan->channels, (int64_t)1 << args.lanes_log2);
+    args.unit = layout == RL_SPLIT_RUNS ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
+    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * RL_SPLIT_THREADS >> args.lanes_log2)
+        args.steps_log2++;
+    args.most_tiles = tiles_of_a_group(scan, (int64_t)1 << args.steps_log2);
+    rill_status status = take_common(context, &args, &kernel);
+    if (status != RILL_OK) return status;
+    int64_t blocks = RL_SPLIT_BLOCKS * (int64_t)rl_cuda_state_of(context)->sms;
+#ifdef RL_SPLIT_TUNING
+    if (rl_split_blocks) blocks = rl_split_blocks;
+#endif
+    if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
+    void *arguments[] = {&args};
+    return rl_cuda_launch(context, kernel.kernel, blocks, 1, RL_SPLIT_THREADS, kernel.shared, arguments,
+                          "scan: launch over split time");
+}

@@ -1,0 +1,20 @@
+/* The scan of few long sequences: time is split over the whole GPU, in one pass over memory. */
+#ifndef RL_CUDA_SCAN_SPLIT_H
+#define RL_CUDA_SCAN_SPLIT_H
+
+#include "device.h"
+#include "scan_args.h"
+
+/*
+ * Whether a scan is better split over time than walked by a thread a channel: by sizes alone, so that the answer for
+ * a shape never changes.  Never with `reproducible`, for a channel's bits then depend on where its tiles begin.
+ */
+bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args);
+
+/* Runs a scan of either direction.  sequences and channels are at least 1. */
+rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *args, bool backward);
+
+/* Once for the device, which is current: raises the kernels' limits of shared memory. */
+cudaError_t rl_cuda_prepare_scan_split(void);
+
+#endif
