@@ -15,7 +15,7 @@
 #include "series.h"
 
 enum {
-    RL_TILE_ROWS = 128, /* of a tile in scratch: three tiles of the widest vectors are 24 KiB */
+    RL_TILE_ROWS = 256, /* of a tile in scratch: three tiles of the widest vectors are 24 KiB */
     RL_MOST_LANES = 16
 };
 
