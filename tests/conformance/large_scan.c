@@ -263,7 +263,7 @@ static void long_channel_in_place(void **unused)
 /* bfloat16 of a number above 0 with at most 24 bits. */
 static double to_bf16(double value)
 {
-    double memory;
+    double memory = 0;
     rill_tensor one = rill_tensor_view(RILL_HOST, &memory, RILL_BF16, 0, NULL, NULL);
     view_store(&one, NULL, value);
     return view_load(&one, NULL);

@@ -42,7 +42,7 @@ static bool is_wide(rill_dtype dtype)
 /* A value as it is stored. */
 static double stored(const rill_tensor *like, double value)
 {
-    double memory[2];
+    double memory[2] = {0};
     int64_t index[RILL_MAX_RANK] = {0};
     rill_tensor one = rill_tensor_view(RILL_HOST, memory, like->dtype, 0, NULL, NULL);
     view_store(&one, index, value);
