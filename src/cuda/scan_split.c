@@ -82,7 +82,7 @@ static rl_split_layout layout_of(const rl_scan_args *args)
 {
     int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
     if (size == 16) return RL_SPLIT_ANY;
-    if (all_lie(args, lies_in_runs)) return RL_SPLIT_RUNS;
+    if (all_lie(args, lies_in_runs)) return args->down ? RL_SPLIT_DOWN : RL_SPLIT_RUNS;
     if (args->channels * size % 16 == 0 && all_lie(args, lies_in_rows)) return RL_SPLIT_ROWS;
     return RL_SPLIT_ANY;
 }
@@ -98,7 +98,7 @@ int rl_split_lanes_log2 = -1, rl_split_blocks, rl_split_mode;
 static int lanes_log2(const rl_scan_args *args, rl_split_layout layout)
 {
     int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
-    if (layout == RL_SPLIT_RUNS) return 0;
+    if (layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN) return 0;
 #ifdef RL_SPLIT_TUNING
     if (rl_split_lanes_log2 >= 0 && layout == RL_SPLIT_ANY) return rl_split_lanes_log2;
 #endif
@@ -146,18 +146,20 @@ rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, 
     rl_split_kernel kernel = kernel_of((rill_dtype)scan->a.dtype, layout, backward);
     args.lanes_log2 = lanes_log2(scan, layout);
     args.groups = (int32_t)ceil_divide(scan->channels, (int64_t)1 << args.lanes_log2);
-    args.unit = layout == RL_SPLIT_RUNS ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
-    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * RL_SPLIT_THREADS >> args.lanes_log2)
+    bool runs = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN;
+    args.is_backward = backward;
+    args.unit = runs ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
+    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * RL_SPLIT_WORKERS >> args.lanes_log2)
         args.steps_log2++;
     args.most_tiles = tiles_of_a_group(scan, (int64_t)1 << args.steps_log2);
     rill_status status = take_common(context, &args, &kernel);
     if (status != RILL_OK) return status;
-    int64_t blocks = RL_SPLIT_BLOCKS * (int64_t)rl_cuda_state_of(context)->sms;
+    int64_t blocks = rl_cuda_state_of(context)->sms;
 #ifdef RL_SPLIT_TUNING
     if (rl_split_blocks) blocks = rl_split_blocks;
 #endif
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
     void *arguments[] = {&args};
-    return rl_cuda_launch(context, kernel.kernel, blocks, 1, RL_SPLIT_THREADS, kernel.shared, arguments,
+    return rl_cuda_launch(context, kernel.kernel, blocks, 1, RL_SPLIT_WORKERS + RL_SPLIT_CARRIERS, kernel.shared, arguments,
                           "scan: launch over split time");
 }

@@ -1,13 +1,14 @@
 /*
- * The kernel of the split scan.  Time is cut into tiles; a tile is staged in shared memory, summarised, entered with
- * the carried state and walked, all from one read, while the next one's loads are in flight:
+ * The kernel of the split scan.  Time is cut into tiles, which the blocks, one a multiprocessor, take in turn.  From
+ * one read a block makes a tile's summary, x -> P x + S for the state x that enters it, and later its results.  In a
+ * round, while tile i + 2 is on its way from memory:
  *
- *     land      the tile that was asked for one round ago; each thread takes its sub-chunk into registers
- *     ask       for the block's next tile, into the room just left
- *     sum up    each thread its sub-chunk, the block its tile: x -> P x + S; tell the other blocks
- *     carry     fold the summaries of the tiles since the block's own last one onto the state it left behind
- *     walk      each thread its sub-chunk in the loop's own order, from the state that enters it
- *     give      the results to memory
+ *     workers   sum up tile i + 1, each thread its sub-chunk, and tell the other blocks
+ *     carriers  fold what other blocks have told of the tiles before i: the state that enters tile i
+ *     workers   walk tile i, each thread its sub-chunk in the loop's own order; store the results
+ *     workers   take tile i + 1 into registers, ask for tile i + 3 into its room
+ *
+ * so what is told has a whole round's time to arrive before it is needed, and loads are always under way.
  *
  * Where a summary may not stand for the walk (scan_split_number.cuh), a sub-chunk is entered with the state that the
  * walk of the one before leaves, and a tile's end is told once it is walked.  This depends on values alone, as does
@@ -21,32 +22,46 @@
 namespace
 {
 
-constexpr int WARPS = THREADS / 32;
+constexpr int WARPS = WORKERS / 32; /* the last one of them tells */
 
-template <typename T> constexpr int STEPS_OF = sizeof(T) <= 4 ? 32 : 128 / (int)sizeof(T);
-template <typename N> constexpr int MOST_LANES = sizeof(N) == 4 ? 16 : 8;
+template <typename T> constexpr int STEPS_OF = sizeof(T) == 2 ? 32 : 64 / (int)sizeof(T);
+template <typename N> constexpr int MOST_LANES = sizeof(N) == 4 ? 16 : 4;
 
-constexpr int DEALING = 1; /* the warp that deals; the first one folds, the last one tells */
+enum Barrier { EVERYBODY, AMONG_WORKERS, AMONG_CARRIERS };
 
-/* What a block has learnt: the state that enters a sequence's tile `ordinal`; the first threads hold the numbers. */
-struct Known {
-    int64_t sequence, ordinal;
-    int group;
-};
+template <Barrier barrier> __device__ inline void meet()
+{
+    constexpr int threads = barrier == EVERYBODY       ? WORKERS + CARRIERS
+                            : barrier == AMONG_WORKERS ? WORKERS
+                                                       : CARRIERS;
+    asm volatile("bar.sync %0, %1;" ::"n"((int)barrier), "n"(threads) : "memory");
+}
 
-template <typename N, bool backward> struct Shared {
+/* Whether it holds for any worker. */
+__device__ inline bool workers_meet(bool value)
+{
+    int any;
+    asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.s32 p, %1, 0;\n\tbar.red.or.pred q, %2, %3, p;\n\t"
+                 "selp.s32 %0, 1, 0, q;\n\t}"
+                 : "=r"(any)
+                 : "r"((int)value), "n"((int)AMONG_WORKERS), "n"(WORKERS)
+                 : "memory");
+    return any;
+}
+
+template <typename N> struct Shared {
     typedef typename Wide<N>::W W;
-    static constexpr int TOLD = (backward ? 10240 : 18432) / (int)sizeof(Told<W>);
+    static constexpr int TOLD = (sizeof(W) == 8 ? 18432 : 10240) / (int)sizeof(Told<W>);
     Dealer dealer;
-    Tile tiles[3]; /* that at hand, the one whose loads are in flight, and the next */
-    Known known;
-    Told<W> own[MOST_LANES<N>];
+    Tile tiles[8]; /* those of the rounds from the last one on; 4 are in use */
+    Told<W> own[2][MOST_LANES<N>];
+    W carry[2][MOST_LANES<N>];
+    N enter[2][MOST_LANES<N>];
     Told<W> told[TOLD];
     Told<W> groups[TOLD / 8];
     Summary<N> warp_sums[WARPS * MOST_LANES<N>];
-    W carry[MOST_LANES<N>];
-    N ends[THREADS];
-    uint8_t walked[THREADS];
+    N ends[WORKERS];
+    uint8_t walked[WORKERS];
 };
 
 template <typename T> __device__ inline T one()
@@ -62,18 +77,19 @@ template <typename T, rl_split_layout layout> struct Seat {
     typedef typename Accumulated<T>::type N;
     static constexpr int STEPS = STEPS_OF<T>;
     typedef Chunk<T, STEPS> Own;
+    typedef OwnPlaces<T, STEPS, layout> Mine;
+    typedef Places<T, STEPS, layout> All;
     const rl_scan_args &args;
-    const Places<T, STEPS, layout> &places;
+    const All &places;
+    const Mine &own_places;
     const Tile &tile;
     const int chunk, lane;
-    const OwnPlaces<T, STEPS, layout> own_places;
     const int count; /* its steps that the sequence has: below 1, none; above STEPS, all and more to come */
-    const bool is_last;
 
-    __device__ Seat(const rl_scan_args &args, const Places<T, STEPS, layout> &places, const Tile &tile)
-        : args(args), places(places), tile(tile), chunk((int)threadIdx.x >> places.lanes_log2()),
-          lane((int)threadIdx.x & (places.lanes() - 1)), own_places(places, chunk, lane),
-          count(tile.count - chunk * STEPS), is_last(tile.is_last)
+    __device__ Seat(const rl_scan_args &args, const All &places, const Mine &own_places, const Tile &tile)
+        : args(args), places(places), own_places(own_places), tile(tile),
+          chunk((int)threadIdx.x >> places.lanes_log2()), lane((int)threadIdx.x & (places.lanes() - 1)),
+          count(tile.count - chunk * STEPS)
     {
     }
 
@@ -88,14 +104,16 @@ template <typename T, rl_split_layout layout> struct Seat {
     /* Which of its steps is the sequence's last, if any. */
     __device__ int last_step() const
     {
-        return is_last && count <= STEPS ? count - 1 : -1;
+        return tile.is_last && count <= STEPS ? count - 1 : -1;
     }
 };
 
 /* Steps beyond the sequence leave the state alone, and a step that nothing precedes drops it. */
-template <bool backward, typename S> __device__ void trim(const S &seat, typename S::Own &a, typename S::Own &input)
+template <bool backward, typename S>
+__device__ __forceinline__ void trim(const S &seat, typename S::Own &a, typename S::Own &input)
 {
     typedef decltype(a.get(0)) T;
+    if (seat.tile.is_plain) return;
     const bool is_first = seat.chunk == 0 && seat.tile.ordinal == 0;
     const int skew = is_first ? seat.tile.skew : 0;
     if (seat.count < S::STEPS || skew > 0) {
@@ -109,12 +127,12 @@ template <bool backward, typename S> __device__ void trim(const S &seat, typenam
     if (!backward && !seat.args.enter.data && is_first) {
 #pragma unroll
         for (int k = 0; k < 16 / (int)sizeof(T); k++)
-            if (k == skew) a.set(k, T{});
+            a.set(k, k == skew ? T{} : a.get(k));
     }
     if (backward && !seat.args.start.data && seat.last_step() >= 0) {
 #pragma unroll
         for (int k = 0; k < S::STEPS; k++)
-            if (k == seat.last_step()) a.set(k, T{});
+            a.set(k, k == seat.last_step() ? T{} : a.get(k)); /* a choice, for an index would take them to memory */
     }
 }
 
@@ -125,7 +143,7 @@ __device__ inline W stepped(W state, Factor a, Factor input)
 }
 
 /* What a sub-chunk does to the state that enters it. */
-template <bool backward, typename Own> __device__ auto summed_up(const Own &a, const Own &input)
+template <bool backward, typename Own> __device__ __forceinline__ auto summed_up(const Own &a, const Own &input)
 {
     typedef decltype(a.get(0)) T;
     typedef typename Accumulated<T>::type N;
@@ -175,49 +193,101 @@ template <bool backward, typename Own> __device__ auto summed_up(const Own &a, c
     return sum;
 }
 
-template <typename V> __device__ inline V shuffled_up(const V &value, int distance)
+template <typename V, typename Shuffle> __device__ inline V shuffled(const V &value, const Shuffle &shuffle)
 {
     constexpr int words = (int)sizeof(V) / 4;
     uint32_t word[words];
     memcpy(word, &value, sizeof value);
 #pragma unroll
-    for (int k = 0; k < words; k++) word[k] = __shfl_up_sync(~0u, word[k], (unsigned)distance);
+    for (int k = 0; k < words; k++) word[k] = shuffle(word[k]);
     V result;
     memcpy(&result, word, sizeof result);
     return result;
 }
 
-/*
- * From each thread's own summary: that of all sub-chunks before it in the tile.  The last sub-chunk's threads leave
- * the tile's in `told` and tell it to the other blocks, unless told_to is NULL.
- */
-template <typename N, bool backward>
-__device__ Summary<N> sums_before(Shared<N, backward> &shared, Summary<N> sum, int lanes_log2, char *told_to,
-                                  bool fenced)
+/* The threads of a warp that work on a channel. */
+__device__ inline unsigned channel_mask(int lanes, int lane)
 {
-    typedef typename Wide<N>::W W;
-    const int lanes = 1 << lanes_log2, lane = (int)threadIdx.x & (lanes - 1), warp = (int)threadIdx.x / 32;
+    const unsigned first = lanes == 1 ? ~0u : lanes == 2 ? 0x55555555u : lanes == 4 ? 0x11111111u : lanes == 8 ? 0x01010101u : 0x00010001u;
+    return first << lane;
+}
+
+/*
+ * The joined sums of the warps before this one, of the channel that the thread works on.  Where one is not finite they
+ * are joined with care, which costs more.
+ */
+template <typename N> __device__ inline Summary<N> warps_before(const Shared<N> &shared, int lanes_log2)
+{
+    const int warp = (int)threadIdx.x / 32, place = (int)threadIdx.x & 31, lanes = 1 << lanes_log2;
+    const int lane = place & (lanes - 1), part = place >> lanes_log2;
+    const int each = lanes == 1 ? 1 : WARPS * lanes / 32; /* warps of a part; with one lane half the parts have none */
+    Summary<N> sum = no_steps<N>();
+#pragma unroll 1
+    for (int k = part * each; k < (part + 1) * each && k < warp; k++)
+        sum = joined(sum, shared.warp_sums[k * lanes + lane]);
+    const auto down = [&](int distance) {
+        return shuffled(sum, [&](uint32_t x) { return __shfl_down_sync(~0u, x, (unsigned)distance); });
+    };
+    if (Wide<N>::follows_growth || __any_sync(~0u, !is_finite_sum(sum))) {
+#pragma unroll 1
+        for (int distance = lanes; distance < 32; distance *= 2) sum = joined(sum, down(distance));
+    } else {
+        const bool resets = __ballot_sync(~0u, has_reset(sum)) & channel_mask(lanes, lane);
+#pragma unroll
+        for (int distance = 1; distance < 32; distance *= 2)
+            if (distance >= lanes) sum = joined_plainly(sum, down(distance));
+        mark(sum, resets);
+    }
+    return shuffled(sum, [&](uint32_t x) { return __shfl_sync(~0u, x, lane); });
+}
+
+/* The sums of the sub-chunks up to each thread's own, in its warp. */
+template <typename N> __device__ inline Summary<N> sums_in_warp(Summary<N> sum, int lanes)
+{
     const int place = (int)threadIdx.x & 31;
+    const auto up = [&](int distance) {
+        return shuffled(sum, [&](uint32_t x) { return __shfl_up_sync(~0u, x, (unsigned)distance); });
+    };
+    if (Wide<N>::follows_growth || __any_sync(~0u, !is_finite_sum(sum))) {
+#pragma unroll 1
+        for (int distance = lanes; distance < 32; distance *= 2) {
+            const Summary<N> both = joined(up(distance), sum);
+            if (place >= distance) sum = both;
+        }
+        return sum;
+    }
+    const unsigned upto = 0xffffffffu >> (31 - place);
+    const bool resets = __ballot_sync(~0u, has_reset(sum)) & channel_mask(lanes, place & (lanes - 1)) & upto;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
         if (distance < lanes) continue;
-        const Summary<N> both = joined(shuffled_up(sum, distance), sum);
+        const Summary<N> both = joined_plainly(up(distance), sum);
         if (place >= distance) sum = both;
     }
-    if (place >= 32 - lanes) shared.warp_sums[warp * lanes + lane] = sum;
-    Summary<N> before = shuffled_up(sum, lanes);
+    mark(sum, resets);
+    return sum;
+}
+
+/*
+ * From each worker's own summary: that of all sub-chunks before it in the tile.  The last sub-chunk's threads leave
+ * the tile's in `own` and tell it to the other blocks, unless told_to is NULL.
+ */
+template <typename N>
+__device__ __forceinline__ Summary<N> sums_before(Shared<N> &shared, Summary<N> sum, int lanes_log2,
+                                                  Told<typename Wide<N>::W> *own, char *told_to, bool fenced)
+{
+    typedef typename Wide<N>::W W;
+    const int lanes = 1 << lanes_log2, lane = (int)threadIdx.x & (lanes - 1), place = (int)threadIdx.x & 31;
+    sum = sums_in_warp(sum, lanes);
+    if (place >= 32 - lanes) shared.warp_sums[(int)threadIdx.x / 32 * lanes + lane] = sum;
+    Summary<N> before = shuffled(sum, [&](uint32_t x) { return __shfl_up_sync(~0u, x, (unsigned)lanes); });
     if (place < lanes) before = no_steps<N>();
-    __syncthreads(); /* warp_sums are complete */
-    Summary<N> warps = no_steps<N>();
-#pragma unroll
-    for (int k = 0; k + 1 < WARPS; k++) {
-        const Summary<N> more = joined(warps, shared.warp_sums[k * lanes + lane]);
-        if (k < warp) warps = more;
-    }
-    if ((int)threadIdx.x >= THREADS - lanes) {
+    meet<AMONG_WORKERS>(); /* warp_sums are complete */
+    const Summary<N> warps = warps_before(shared, lanes_log2);
+    if ((int)threadIdx.x >= WORKERS - lanes) {
         const Summary<N> whole = joined(warps, sum);
         const Told<W> told = {whole.P, whole.S};
-        shared.own[lane] = told;
+        own[lane] = told;
         if (fenced) __threadfence(); /* the entering state, which h_final may overwrite, has been read */
         if (told_to) put(told_to + lane * sizeof told, told);
     }
@@ -234,28 +304,29 @@ template <typename T, rl_split_layout layout> struct Before {
     T beyond; /* the first one of the sub-chunk after */
     Chunk<T, 16 / sizeof(T) ? 16 / sizeof(T) : 1> unit;
 
-    __device__ Before(const S &seat, const T *landed, T extra) : seat(seat), landed(landed), beyond(extra)
+    __device__ __forceinline__ Before(const S &seat, const T *landed, T extra) : seat(seat), landed(landed), beyond(extra)
     {
         if (seat.chunk + 1 == seat.places.chunks()) return;
-        const OwnPlaces<T, S::STEPS, layout> next(seat.places, seat.chunk + 1, seat.lane);
-        if constexpr (layout == RL_SPLIT_RUNS) {
-            unit.set_quarter(0, in_order<T>(next.get_quarter(landed, 0), seat.places.down));
+        if constexpr (S::All::RUNS) {
+            load(seat.places.first_quarter(seat.chunk + 1));
             beyond = unit.get(0);
         } else {
-            beyond = next.get(landed, 0);
+            beyond = landed[seat.places.at(seat.chunk + 1, 0, seat.lane)];
         }
     }
-    __device__ N operator()(int k)
+    __device__ __forceinline__ void load(int place)
+    {
+        unit.set_quarter(0, in_order<T, S::All::DOWN>(*(const uint4 *)((const char *)landed + place)));
+    }
+    __device__ __forceinline__ N operator()(int k)
     {
         if (k + 1 == S::STEPS) return (N)widen(beyond);
-        if constexpr (layout == RL_SPLIT_RUNS) {
+        if constexpr (S::All::RUNS) {
             constexpr int UNIT = 16 / (int)sizeof(T);
-            if (k == 0 || (k + 1) % UNIT == 0)
-                unit.set_quarter(0,
-                                 in_order<T>(seat.own_places.get_quarter(landed, (k + 1) / UNIT), seat.places.down));
+            if (k == 0 || (k + 1) % UNIT == 0) load(seat.own_places.at_quarter((k + 1) / UNIT));
             return (N)widen(unit.get((k + 1) % UNIT));
         } else {
-            return (N)widen(seat.own_places.get(landed, k + 1));
+            return (N)widen(landed[seat.own_places.at(k + 1)]);
         }
     }
 };
@@ -275,7 +346,7 @@ __device__ inline typename S::N walk(typename S::Own &a, typename S::Own &input,
 }
 
 template <typename T, rl_split_layout layout, typename S = Seat<T, layout>>
-__device__ inline typename S::N walk_back(const S &seat, typename S::Own &a, typename S::Own &input, typename S::N u,
+__device__ __forceinline__ typename S::N walk_back(const S &seat, typename S::Own &a, typename S::Own &input, typename S::N u,
                                           const T *landed, T extra)
 {
     typedef typename S::N N;
@@ -293,7 +364,6 @@ __device__ inline typename S::N walk_back(const S &seat, typename S::Own &a, typ
     for (int k = 0; k < S::STEPS; k++) {
         const N decay = (N)widen(a.get(k)), g = add((N)widen(input.get(k)), u);
         if (wants_decay) {
-            if (k % 4 == 0) asm volatile("" ::: "memory"); /* else all are loaded first, into registers that lack */
             const N h = before(k);
             a.set(k, narrow<T>(decay_gradient(decay, k == last ? start : h, g)));
         }
@@ -304,12 +374,12 @@ __device__ inline typename S::N walk_back(const S &seat, typename S::Own &a, typ
 }
 
 /* The first state before a step of the next tile, which the last step of this one needs. */
-template <typename T, rl_split_layout layout> __device__ inline T state_beyond(const Seat<T, layout> &seat)
+template <typename T, rl_split_layout layout> __device__ __forceinline__ T state_beyond(const Seat<T, layout> &seat)
 {
     const rl_scan_view &view = seat.args.before;
     const bool is_needed = view.data && seat.chunk + 1 == seat.places.chunks();
-    if (!is_needed || seat.is_last || !seat.has_channel()) return T{};
-    const int64_t at = seat.tile.at(view, seat.lane, seat.args.down) + seat.places.steps() * view.step;
+    if (!is_needed || seat.tile.is_last || !seat.has_channel()) return T{};
+    const int64_t at = seat.tile.at[STATES_BEFORE] + seat.lane * view.channel + seat.places.steps() * view.step;
     if constexpr (layout == RL_SPLIT_ANY)
         return load_number<T>(view.data, view.dtype, at);
     else
@@ -317,26 +387,25 @@ template <typename T, rl_split_layout layout> __device__ inline T state_beyond(c
 }
 
 /*
- * Folds what other blocks tell onto `base`, the state that enters tile `from`: leaves that which enters this tile in
- * shared.carry, and in `base` that of its group.  Calls `meanwhile` where most threads would only wait.
+ * The carriers: fold what other blocks tell onto `base`, the state that enters tile `from`, up to the state that
+ * enters this tile, which becomes `carry`; `base` then is that of its group of tiles.
  */
-template <typename N, bool backward, typename Meanwhile>
-__device__ void fold_earlier(Shared<N, backward> &shared, const rl_split_args &args, const Tile &tile, int lanes_log2,
-                             int64_t from, typename Wide<N>::W &base, const Meanwhile &meanwhile)
+template <typename N>
+__device__ void fold_earlier(Shared<N> &shared, const rl_split_args &args, const Tile &tile, int lanes_log2,
+                             int64_t from, typename Wide<N>::W &base, typename Wide<N>::W *carry)
 {
     typedef Told<typename Wide<N>::W> T;
     typedef typename Wide<N>::Factor Factor;
-    const int lanes = 1 << lanes_log2, thread = (int)threadIdx.x;
-    const int most = (Shared<N, backward>::TOLD >> lanes_log2) / GROUP<N> * GROUP<N>;
+    const int lanes = 1 << lanes_log2, thread = (int)threadIdx.x - WORKERS;
+    const int most = (Shared<N>::TOLD >> lanes_log2) / GROUP<N> * GROUP<N>;
     const int64_t start = tile.group * args.most_tiles + tile.place - tile.ordinal;
-    for (bool is_first = true; is_first || from < tile.ordinal; is_first = false) {
+    do {
         const int count = (int)min(tile.ordinal - from, (int64_t)most), groups = count / GROUP<N>;
         const int64_t slot = (start + from) << lanes_log2;
-        for (int k = thread; k < count << lanes_log2; k += THREADS)
-            shared.told[k] = await<typename Wide<N>::W>((const T *)args.summaries + slot + k);
-        __syncthreads(); /* told is complete */
-        if (GROUP < N >> 1 && groups > 0) {
-            for (int k = thread; k < groups << lanes_log2; k += THREADS) {
+        await_all(shared.told, (const T *)args.summaries + slot, count << lanes_log2, thread);
+        meet<AMONG_CARRIERS>(); /* told is complete */
+        if (GROUP<N> > 1) {
+            for (int k = thread; k < groups << lanes_log2; k += CARRIERS) {
                 const T *some = shared.told + ((k >> lanes_log2) * GROUP<N> << lanes_log2) + (k & (lanes - 1));
                 Summary<N> sum = no_steps<N>();
 #pragma unroll 4
@@ -348,7 +417,7 @@ __device__ void fold_earlier(Shared<N, backward> &shared, const rl_split_args &a
                 }
                 shared.groups[k] = {sum.P, sum.S};
             }
-            __syncthreads(); /* groups are complete */
+            meet<AMONG_CARRIERS>(); /* groups are complete */
         }
         if (thread < lanes) {
             const T *told = shared.told + thread;
@@ -356,124 +425,241 @@ __device__ void fold_earlier(Shared<N, backward> &shared, const rl_split_args &a
             base = after_groups<N>(GROUP<N> > 1 ? shared.groups + thread : told, told, ends, lanes, groups, base);
             const int done = groups * GROUP<N> << lanes_log2;
             if (from + count == tile.ordinal)
-                shared.carry[thread] =
-                    after_tiles<N>(told + done, ends + done, lanes, count - groups * GROUP<N>, base);
+                carry[thread] = after_tiles<N>(told + done, ends + done, lanes, count - groups * GROUP<N>, base);
         }
         from += count;
-        if (is_first) meanwhile();
-        if (backward) wait_copies<1>(); /* the states before, which the walk reads */
-        __syncthreads();                /* told may be written again, carry is complete */
+        if (from < tile.ordinal) meet<AMONG_CARRIERS>(); /* told may be written again */
+    } while (from < tile.ordinal);
+}
+
+/* Whether a block's two tiles belong to one chain of states. */
+__device__ inline bool continues(const Tile &tile, const Tile &before)
+{
+    return tile.group == before.group && tile.sequence == before.sequence;
+}
+
+constexpr int MASK = 7; /* of tiles */
+
+template <typename N> __device__ void carry_rounds(Shared<N> &shared, const rl_split_args &args, int lanes_log2)
+{
+    typedef typename Wide<N>::W W;
+    const int thread = (int)threadIdx.x - WORKERS, lanes = 1 << lanes_log2;
+    const bool deals = thread >= CARRIERS - 32;
+    uint32_t ticket = 0;
+    if (deals) ticket = shared.dealer.ask(args);
+    W base = {};
+    meet<EVERYBODY>(); /* the state before the first tile is known */
+    for (int round = 0;; round++) {
+        const Tile &tile = shared.tiles[round & MASK];
+        if (tile.place < 0) break;
+        const bool goes_on = round > 0 && continues(tile, shared.tiles[(round - 1) & MASK]);
+        const int64_t from = goes_on ? shared.tiles[(round - 1) & MASK].ordinal / GROUP<N> * GROUP<N> : 0;
+        if (!goes_on && thread < lanes) base = Wide<N>::open(shared.enter[round & 1][thread]);
+        fold_earlier(shared, args, tile, lanes_log2, from, base, shared.carry[round & 1]);
+        if (deals) {
+            shared.dealer.deal(args, ticket, shared.tiles[(round + 3) & MASK]);
+            ticket = shared.dealer.ask(args);
+        }
+        meet<EVERYBODY>(); /* the carry and the tile after the next two */
     }
 }
 
-template <typename T, rl_split_layout layout, bool backward>
-__global__ void __launch_bounds__(THREADS, RL_SPLIT_BLOCKS) split_kernel(const __grid_constant__ rl_split_args args)
-{
+/* The rooms of the tiles on their way. */
+template <typename T, rl_split_layout layout> struct Rooms {
+    static constexpr int TILE = STEPS_OF<T> * WORKERS;
+    T *first;
+
+    __device__ T *a(int round) const
+    {
+        return first + (round & 1) * 2 * TILE;
+    }
+    __device__ T *input(int round) const
+    {
+        return a(round) + TILE;
+    }
+    __device__ T *before(int round) const
+    {
+        return first + (4 + (round & 1)) * TILE;
+    }
+};
+
+template <typename T, rl_split_layout layout, bool backward> struct Worker {
     typedef typename Accumulated<T>::type N;
     typedef typename Wide<N>::W W;
     typedef Seat<T, layout> S;
-    extern __shared__ __align__(128) unsigned char landing[];
-    __shared__ __align__(16) unsigned char common[sizeof(Shared<N, backward>)];
-    Shared<N, backward> &shared = *(Shared<N, backward> *)common;
-    const rl_scan_args &scan = args.scan;
-    const Places<T, S::STEPS, layout> places = {args.lanes_log2, scan.down};
-    const int thread = (int)threadIdx.x, lanes = places.lanes(), lanes_log2 = places.lanes_log2();
-    const bool deals = thread / 32 == DEALING;
-    T *const a_landed = (T *)landing, *const input_landed = a_landed + places.TILE;
-    T *const before_landed = input_landed + places.TILE;
+    typedef typename S::Own Own;
+    const rl_split_args &args;
+    const rl_scan_args &scan;
+    const typename S::All &places;
+    const typename S::Mine &own_places;
+    Shared<N> &shared;
+    const Rooms<T, layout> rooms;
 
-    const auto ask = [&](const Tile &tile) {
-        if (tile.place >= 0) {
-            land(a_landed, places, scan, scan.a, tile);
-            if (scan.input.data) land(input_landed, places, scan, scan.input, tile);
+    __device__ __forceinline__ const Tile &tile(int round) const
+    {
+        return shared.tiles[round & MASK];
+    }
+    __device__ __forceinline__ S seat(int round) const
+    {
+        return S(scan, places, own_places, tile(round));
+    }
+    __device__ __forceinline__ void ask(int round) const
+    {
+        if (tile(round).place >= 0) {
+            land(rooms.a(round), places, scan, tile(round), DECAYS);
+            if (scan.input.data) land(rooms.input(round), places, scan, tile(round), INPUTS);
         }
         close_copies();
-    };
-    const auto ask_before = [&](const Tile &tile) {
-        if (tile.place >= 0 && scan.before.data) land(before_landed, places, scan, scan.before, tile);
-        close_copies();
-    };
-
-    uint32_t ticket = 0;
-    if (deals) {
-        shared.dealer.begin(args);
-        ticket = shared.dealer.ask(args);
-        shared.dealer.deal(args, ticket, shared.tiles[0]);
-        ticket = shared.dealer.ask(args);
     }
-    if (thread == 0) shared.known = {-1, 0, -1};
-    __syncthreads(); /* the first tile is dealt */
-    ask(shared.tiles[0]);
-    if (backward) ask_before(shared.tiles[0]);
-    if (deals) shared.dealer.deal(args, ticket, shared.tiles[1]);
+    __device__ __forceinline__ void ask_before(int round) const
+    {
+        if (!backward) return;
+        if (tile(round).place >= 0 && scan.before.data)
+            land(rooms.before(round), places, scan, tile(round), STATES_BEFORE);
+        close_copies();
+    }
+    __device__ __forceinline__ int64_t slot(int round) const
+    {
+        return ((int64_t)tile(round).group * args.most_tiles + tile(round).place) << places.lanes_log2();
+    }
+    __device__ __forceinline__ void take_own(int round, Own &a, Own &input) const
+    {
+        a = take(rooms.a(round), own_places);
+        input = Own{};
+        if (scan.input.data) input = take(rooms.input(round), own_places);
+        trim<backward>(seat(round), a, input);
+    }
 
-    W base = {};
-    for (int turn = 0;; turn = turn == 2 ? 0 : turn + 1) {
-        const Tile &tile = shared.tiles[turn], &following = shared.tiles[turn == 2 ? 0 : turn + 1];
-        if (tile.place < 0) break;
-        if (deals) ticket = shared.dealer.ask(args);
-        wait_copies<backward ? 1 : 0>();
-        __syncthreads(); /* the tile has landed, the following one is dealt */
-        const S seat(scan, places, tile);
-        typename S::Own a = take(a_landed, seat.own_places, scan.down), input = {};
-        if (scan.input.data) input = take(input_landed, seat.own_places, scan.down);
-        shared.walked[thread] = false;
-        __syncthreads(); /* the room is free */
-        ask(following);
+    /* Sums up a tile that has landed, and tells. */
+    __device__ __forceinline__ Summary<N> tell(int round) const
+    {
+        if (tile(round).place < 0) return {};
+        const S at = seat(round);
+        const bool goes_on = round > 0 && continues(tile(round), tile(round - 1));
+        if (!goes_on && (int)threadIdx.x >= WORKERS - places.lanes())
+            shared.enter[round & 1][at.lane] =
+                at.has_channel() ? load_state<N>(scan.enter, at.tile.sequence, at.channel()) : N{};
+        Own a, input;
+        take_own(round, a, input);
+        return sums_before<N>(
+            shared, summed_up<backward>(a, input), places.lanes_log2(), shared.own[round & 1],
+            at.tile.is_last ? nullptr : (char *)args.summaries + slot(round) * (int64_t)sizeof(Told<W>), !goes_on);
+    }
 
-        const bool continues = shared.known.group == tile.group && shared.known.sequence == tile.sequence;
-        const int64_t from = continues ? shared.known.ordinal : 0;
-        if (!continues && thread < lanes)
-            base = seat.has_channel() ? Wide<N>::open(load_state<N>(scan.enter, tile.sequence, seat.channel())) : W{};
-        trim<backward>(seat, a, input);
-        const int64_t slot = ((int64_t)tile.group * args.most_tiles + tile.place) << lanes_log2;
-        const Summary<N> sum = sums_before<N>(
-            shared, summed_up<backward>(a, input), lanes_log2,
-            seat.is_last ? nullptr : (char *)args.summaries + slot * (int64_t)sizeof(Told<W>), !continues);
-        T extra = {};
-        if constexpr (backward) extra = state_beyond(seat);
-        fold_earlier(shared, args, tile, lanes_log2, from, base, [&] {
-            if (deals) shared.dealer.deal(args, ticket, shared.tiles[turn == 0 ? 2 : turn - 1]);
-        });
-
-        /* The state that enters the sub-chunk; where the fold may not decide, the walk of the one before does. */
-        W entering = shared.carry[seat.lane], leaving;
-        bool is_ready = seat.chunk == 0, is_walked = false;
-        const bool is_told =
-            thread >= lanes || fold<N>(shared.own[seat.lane].P, shared.own[seat.lane].S, entering, leaving);
-        if (!is_ready) is_ready = fold<N>(sum.P, sum.S, entering, entering);
+    /* The state that enters a sub-chunk comes from the fold; where that may not decide, from the walk before it. */
+    __device__ __forceinline__ N walk_all(int round, const Summary<N> &sum, Own &a, Own &input, T extra) const
+    {
+        const S at = seat(round);
+        const int thread = (int)threadIdx.x, lanes = places.lanes();
+        W entering = shared.carry[round & 1][at.lane];
+        bool is_ready = at.chunk == 0 || fold<N>(sum.P, sum.S, entering, entering), is_walked = false;
         N state = Wide<N>::close(entering);
         for (;;) {
             if (is_ready && !is_walked) {
                 if constexpr (backward)
-                    state = walk_back<T, layout>(seat, a, input, state, before_landed, extra);
+                    state = walk_back<T, layout>(at, a, input, state, rooms.before(round), extra);
                 else
                     state = walk<S>(a, input, state);
                 shared.ends[thread] = state;
                 shared.walked[thread] = true;
                 is_walked = true;
             }
-            if (!__syncthreads_or(!is_walked)) break; /* else ends and walked are those of this round */
+            if (!workers_meet(!is_walked)) return state; /* else ends and walked are those of this round */
             if (!is_walked && shared.walked[thread - lanes]) {
                 state = shared.ends[thread - lanes];
                 is_ready = true;
             }
-            __syncthreads(); /* they have been read */
+            meet<AMONG_WORKERS>(); /* they have been read */
         }
-        if (backward) ask_before(following);
-        if (!is_told && !seat.is_last)
-            put_end((typename Wide<N>::Factor *)args.ends + slot + thread,
-                    Wide<N>::factor(shared.ends[THREADS - lanes + thread]));
-        if (thread == 0) shared.known = {tile.sequence, tile.ordinal / GROUP<N> * GROUP<N>, tile.group};
-        if (scan.output.data) give(input, places, scan, scan.output, tile, seat.chunk, seat.lane);
-        if (backward && scan.before.data) give(a, places, scan, scan.decay, tile, seat.chunk, seat.lane);
-        if (seat.has_channel()) {
-            if (seat.last_step() >= 0) {
-                __threadfence(); /* every block has read the entering state, which this may overwrite */
-                store_state(scan.leave, tile.sequence, seat.channel(), state);
-            }
-            if (tile.span.count == 0 && seat.chunk == 0) pass_on<N>(scan, tile.sequence, seat.channel());
+    }
+
+    /* Where the tile's summary is not accepted the other blocks wait for the state after it. */
+    __device__ __forceinline__ void tell_end(int round) const
+    {
+        const int thread = (int)threadIdx.x;
+        if (tile(round).is_last || thread >= places.lanes()) return;
+        const Told<W> own = shared.own[round & 1][thread];
+        W leaving;
+        if (fold<N>(own.P, own.S, shared.carry[round & 1][thread], leaving)) return;
+        put_end((typename Wide<N>::Factor *)args.ends + slot(round) + thread,
+                Wide<N>::factor(shared.ends[WORKERS - places.lanes() + thread]));
+    }
+
+    __device__ __forceinline__ void give_state(int round, N state) const
+    {
+        const S at = seat(round);
+        if (!at.tile.is_last || !at.has_channel()) return;
+        if (at.last_step() >= 0) {
+            __threadfence(); /* every block has read the entering state, which this may overwrite */
+            store_state(scan.leave, at.tile.sequence, at.channel(), state);
         }
+        if (at.tile.span.count == 0 && at.chunk == 0) pass_on<N>(scan, at.tile.sequence, at.channel());
+    }
+
+    __device__ __forceinline__ void run() const
+    {
+        Own a, input;
+        for (int round = 0; round < 2; round++) {
+            ask(round);
+            ask_before(round);
+        }
+        wait_copies<backward ? 3 : 1>();
+        meet<AMONG_WORKERS>(); /* the first tile has landed */
+        Summary<N> sum = tell(0); /* of what precedes a and input in their tile */
+        take_own(0, a, input);
+        meet<EVERYBODY>(); /* its room is free, the state before it is known */
+        ask(2);
+        for (int round = 0; tile(round).place >= 0; round++) {
+            wait_copies<backward ? 2 : 1>();
+            shared.walked[threadIdx.x] = false;
+            meet<AMONG_WORKERS>(); /* the next tile has landed, and the states before this one */
+            const Summary<N> next_sum = tell(round + 1);
+            T extra = {};
+            if constexpr (backward) extra = state_beyond(seat(round));
+            meet<EVERYBODY>(); /* the carry and the tile after the next two */
+            const N state = walk_all(round, sum, a, input, extra);
+            ask_before(round + 2);
+            tell_end(round);
+            give_state(round, state);
+            Own next_a = {}, next_input = {};
+            if (tile(round + 1).place >= 0) take_own(round + 1, next_a, next_input);
+            if (scan.output.data)
+                give(input, rooms.a(round + 1), places, own_places, scan, tile(round), OUTPUTS);
+            if (backward && scan.before.data)
+                give(a, rooms.input(round + 1), places, own_places, scan, tile(round), DECAY_GRADIENTS);
+            sum = next_sum;
+            a = next_a;
+            input = next_input;
+            meet<AMONG_WORKERS>(); /* the next tile's room is free */
+            ask(round + 3);
+        }
+    }
+};
+
+template <typename T, rl_split_layout layout, bool backward>
+__global__ void __launch_bounds__(WORKERS + CARRIERS, 1) split_kernel(const __grid_constant__ rl_split_args args)
+{
+    typedef typename Accumulated<T>::type N;
+    extern __shared__ __align__(128) unsigned char landing[];
+    __shared__ __align__(16) unsigned char common[sizeof(Shared<N>)];
+    Shared<N> &shared = *(Shared<N> *)common;
+    const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
+    if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) {
+        shared.dealer.begin(args);
+        for (int round = 0; round < 3; round++) {
+            const uint32_t ticket = shared.dealer.ask(args);
+            shared.dealer.deal(args, ticket, shared.tiles[round]);
+        }
+    }
+    meet<EVERYBODY>(); /* the first tiles are dealt */
+    if ((int)threadIdx.x < WORKERS) {
+        const int lanes_log2 = places.lanes_log2(), thread = (int)threadIdx.x;
+        const OwnPlaces<T, STEPS_OF<T>, layout> own_places(places, thread >> lanes_log2,
+                                                           thread & ((1 << lanes_log2) - 1));
+        const Worker<T, layout, backward> worker = {args, args.scan, places, own_places, shared, {(T *)landing}};
+        worker.run();
+    } else {
+        carry_rounds<N>(shared, args, places.lanes_log2());
     }
 }
 
@@ -481,7 +667,7 @@ template <typename T, rl_split_layout layout, bool backward> rl_split_kernel ins
 {
     typedef typename Accumulated<T>::type N;
     return {(const void *)split_kernel<T, layout, backward>,
-            (size_t)(backward ? 3 : 2) * THREADS * STEPS_OF<T> * sizeof(T), STEPS_OF<T>,
+            (size_t)(backward ? 6 : 4) * WORKERS * STEPS_OF<T> * sizeof(T), STEPS_OF<T>,
             (int32_t)sizeof(Told<typename Wide<N>::W>), (int32_t)sizeof(typename Wide<N>::Factor)};
 }
 
@@ -489,6 +675,8 @@ template <typename T> rl_split_kernel instance_of(rl_split_layout layout, bool b
 {
     if (layout == RL_SPLIT_ROWS)
         return backward ? instance<T, RL_SPLIT_ROWS, true>() : instance<T, RL_SPLIT_ROWS, false>();
+    if (layout == RL_SPLIT_DOWN)
+        return backward ? instance<T, RL_SPLIT_DOWN, true>() : instance<T, RL_SPLIT_DOWN, false>();
     return backward ? instance<T, RL_SPLIT_RUNS, true>() : instance<T, RL_SPLIT_RUNS, false>();
 }
 template <typename N> rl_split_kernel any_instance_of(bool backward)

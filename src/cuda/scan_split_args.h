@@ -10,18 +10,20 @@
 extern "C" {
 #endif
 
-enum { RL_SPLIT_THREADS = 256, RL_SPLIT_BLOCKS = 2 /* of a multiprocessor */ };
+/* Threads that hold a tile's sub-chunks, and those that carry states from tile to tile. */
+enum { RL_SPLIT_WORKERS = 512, RL_SPLIT_CARRIERS = 128 };
 
 /* How the tensors lie, which is how a tile's elements come into shared memory. */
 typedef enum rl_split_layout {
     RL_SPLIT_ROWS, /* neighbouring channels are neighbours in memory: 16 bytes of channels at a time */
     RL_SPLIT_RUNS, /* neighbouring steps are: 16 bytes of steps at a time, one channel a tile */
+    RL_SPLIT_DOWN, /* the same, for steps that are run down in memory */
     RL_SPLIT_ANY,  /* element by element, of types found at run time */
     RL_SPLIT_LAYOUTS
 } rl_split_layout;
 
 /*
- * A tile is RL_SPLIT_THREADS >> lanes_log2 sub-chunks of consecutive steps by 1 << lanes_log2 channels, a thread
+ * A tile is RL_SPLIT_WORKERS >> lanes_log2 sub-chunks of consecutive steps by 1 << lanes_log2 channels, a thread
  * each.  Channels come in groups of a tile's width; a group's tiles are those of its sequences, one after the other.
  */
 typedef struct rl_split_args {
@@ -31,6 +33,7 @@ typedef struct rl_split_args {
     int64_t most_tiles; /* of a group: at least as many as it has */
     int32_t steps_log2; /* steps of a tile */
     int32_t unit;       /* RUNS: elements of 16 bytes; else 1 */
+    bool is_backward;
     /* All bits set before the kernel runs. */
     uint32_t *tickets; /* [groups] the tile taken last */
     void *summaries;   /* [groups, most_tiles, lanes] */

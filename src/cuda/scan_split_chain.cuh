@@ -65,15 +65,34 @@ template <typename W> __device__ inline void put(void *to, const Told<W> &told)
     for (int k = 0; k < words; k += 2) put_words((unsigned long long *)to + k, value[k], value[k + 1]);
 }
 
-template <typename W> __device__ inline Told<W> await(const void *from)
+/* Waits for `count` summaries, which the threads of the carriers take in turn, with several loads under way each. */
+template <typename W> __device__ inline void await_all(Told<W> *to, const Told<W> *from, int count, int thread)
 {
-    Told<W> told;
-    constexpr int words = (int)sizeof told / 8;
-    double value[words];
+    constexpr int AT_ONCE = sizeof(W) == 8 ? 4 : 1, WORDS = (int)sizeof(Told<W>) / 8;
+    for (int first = thread; first < count; first += AT_ONCE * CARRIERS) {
+        unsigned long long word[AT_ONCE][WORDS];
+        bool is_missing;
+        do {
+            is_missing = false;
 #pragma unroll
-    for (int k = 0; k < words; k += 2) await_words((const unsigned long long *)from + k, value[k], value[k + 1]);
-    memcpy(&told, value, sizeof told);
-    return told;
+            for (int j = 0; j < AT_ONCE; j++) {
+                const int k = first + j * CARRIERS < count ? first + j * CARRIERS : first;
+#pragma unroll
+                for (int w = 0; w < WORDS; w += 2)
+                    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
+                                 : "=l"(word[j][w]), "=l"(word[j][w + 1])
+                                 : "l"((const unsigned long long *)(from + k) + w)
+                                 : "memory");
+            }
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+#pragma unroll
+                for (int w = 0; w < WORDS; w++) is_missing |= word[j][w] == MISSING;
+        } while (is_missing);
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++)
+            if (first + j * CARRIERS < count) memcpy(&to[first + j * CARRIERS], word[j], sizeof(Told<W>));
+    }
 }
 
 /* The state after a tile, as numbers that double holds exactly. */
@@ -264,16 +283,24 @@ struct Dealer {
         const int skew = skew_of(args, span);
         const int64_t first = (place - passed) << args.steps_log2, steps = (int64_t)1 << args.steps_log2;
         const int64_t left = span.count > 0 ? span.count + skew - first : 0;
-        tile = Tile{span,
-                    s,
-                    place,
-                    place - passed,
-                    (int64_t)group << args.lanes_log2,
-                    first,
-                    group,
-                    skew,
-                    (int)(left < steps ? left : steps),
-                    left <= steps};
+        const rl_scan_args &scan = args.scan;
+        tile.span = span;
+        tile.sequence = s;
+        tile.place = place;
+        tile.ordinal = place - passed;
+        tile.channel = (int64_t)group << args.lanes_log2;
+        tile.first = first;
+        for (int part = 0; part < PARTS; part++) {
+            const rl_scan_view &view = view_of(scan, part);
+            tile.at[part] = span.at(view, tile.channel, scan.down) + (first - skew) * view.step;
+        }
+        tile.group = group;
+        tile.skew = skew;
+        tile.count = (int)(left < steps ? left : steps);
+        tile.is_last = left <= steps;
+        const bool begins = tile.ordinal == 0 && (skew > 0 || (!args.is_backward && !scan.enter.data));
+        const bool ends = tile.is_last && args.is_backward && !scan.start.data;
+        tile.is_plain = tile.count == steps && !begins && !ends;
         __syncwarp();
     }
 };

@@ -298,6 +298,36 @@ template <typename N> __device__ inline Summary<N> joined(const Summary<N> &earl
     return both;
 }
 
+/*
+ * The same where all numbers are finite, but for what marks a reset.  A sum that overflows only here becomes infinite
+ * or NaN, and is never accepted.
+ */
+template <typename N> __device__ inline Summary<N> joined_plainly(const Summary<N> &earlier, const Summary<N> &later)
+{
+    if constexpr (Wide<N>::follows_growth) return joined(earlier, later);
+    Summary<N> both;
+    both.P = times(earlier.P, later.P);
+    both.S = passed(later.P, earlier.S, later.S);
+    return both;
+}
+
+template <typename N> __device__ inline bool is_finite_sum(const Summary<N> &sum)
+{
+    return (size_of(sum.P) <= DBL_MAX) & (size_of(sum.S) <= DBL_MAX);
+}
+
+template <typename N> __device__ inline bool has_reset(const Summary<N> &sum)
+{
+    return is_reset(sum.P);
+}
+
+/* P with the mark of a reset, or without. */
+template <typename N> __device__ inline void mark(Summary<N> &sum, bool resets)
+{
+    typedef typename Wide<N>::W W;
+    sum.P = chosen(resets, number<W>(-0.0), unsigned_zero(sum.P));
+}
+
 /* P x + S into next; whether that may stand for the loop's own result. */
 template <typename N, typename W> __device__ inline bool fold_plainly(W P, W S, W x, W &next)
 {

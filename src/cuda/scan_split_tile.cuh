@@ -12,7 +12,7 @@
 #include "scan_recurrence.cuh"
 #include "scan_split_args.h"
 
-constexpr int THREADS = RL_SPLIT_THREADS;
+constexpr int WORKERS = RL_SPLIT_WORKERS, CARRIERS = RL_SPLIT_CARRIERS;
 
 /* The elements of a sub-chunk in registers, packed as they lie in memory. */
 template <typename T, int STEPS> struct Chunk {
@@ -111,36 +111,53 @@ template <int open> __device__ inline void wait_copies()
  * The tile at hand: a group's channels, and some steps of a sequence.  Steps count from `skew` before its first one,
  * so that units of 16 bytes begin at multiples of 16 bytes: 0 but for RUNS.
  */
+enum Part { DECAYS, INPUTS, OUTPUTS, STATES_BEFORE, DECAY_GRADIENTS, PARTS };
+
+__device__ inline const rl_scan_view &view_of(const rl_scan_args &args, int part)
+{
+    return part == DECAYS          ? args.a
+           : part == INPUTS        ? args.input
+           : part == OUTPUTS       ? args.output
+           : part == STATES_BEFORE ? args.before
+                                   : args.decay;
+}
+
+/*
+ * A tile: a group's channels, and some steps of a sequence.  Steps count from `skew` before the sequence's first one,
+ * so that units of 16 bytes begin at multiples of 16 bytes: 0 but for RUNS.
+ */
 struct Tile {
     Span span;
     int64_t sequence;
-    int64_t place;   /* among the group's tiles; negative: no tile is left */
-    int64_t ordinal; /* in its sequence */
-    int64_t channel; /* its first one */
-    int64_t first;   /* step */
+    int64_t place;     /* among the group's tiles; negative: no tile is left */
+    int64_t ordinal;   /* in its sequence */
+    int64_t channel;   /* its first one */
+    int64_t first;     /* step */
+    int64_t at[PARTS]; /* the elements of its first step and channel */
     int group, skew;
-    int count;    /* steps that the sequence has from `first` on, at most those of a tile */
-    bool is_last; /* of its sequence */
+    int count;     /* steps that the sequence has from `first` on, at most those of a tile */
+    bool is_last;  /* of its sequence */
+    bool is_plain; /* every step is the sequence's, and none lacks a state before it */
+};
 
-    /* The element of its first step. */
-    __device__ int64_t at(const rl_scan_view &view, int64_t lane, bool down) const
-    {
-        return span.at(view, channel + lane, down) + (first - skew) * view.step;
-    }
+template <bool runs> struct IfRuns {
+};
+template <> struct IfRuns<true> {
+    typedef void type;
 };
 
 /* Where elements lie in shared memory. */
 template <typename T, int STEPS, rl_split_layout layout> struct Places {
-    static constexpr int TILE = STEPS * THREADS;     /* elements */
+    static constexpr bool RUNS = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN, DOWN = layout == RL_SPLIT_DOWN;
+    static constexpr int TILE = STEPS * WORKERS;     /* elements */
     static constexpr int UNIT = 16 / (int)sizeof(T); /* elements of 16 bytes; RUNS and ROWS */
     static constexpr int QUARTERS = STEPS / (UNIT > 0 ? UNIT : 1);
     static constexpr int ROW = rl_split_row((int)sizeof(T)); /* ROWS */
     const int chosen_log2;
-    const bool down;
 
     __device__ int lanes_log2() const
     {
-        return layout == RL_SPLIT_ROWS ? ROW : layout == RL_SPLIT_RUNS ? 0 : chosen_log2;
+        return layout == RL_SPLIT_ROWS ? ROW : RUNS ? 0 : chosen_log2;
     }
     __device__ int lanes() const
     {
@@ -152,7 +169,7 @@ template <typename T, int STEPS, rl_split_layout layout> struct Places {
     }
     __device__ int chunks() const
     {
-        return THREADS >> lanes_log2();
+        return WORKERS >> lanes_log2();
     }
     /* Step k of a sub-chunk. */
     __device__ int at(int chunk, int k, int lane) const
@@ -166,7 +183,7 @@ template <typename T, int STEPS, rl_split_layout layout> struct Places {
     /* The first 16 bytes of a sub-chunk in the order of running; `quarter` times 16 turns that into the others. */
     __device__ int first_quarter(int chunk) const
     {
-        const int unit = down ? (THREADS - chunk) * QUARTERS - 1 : chunk * QUARTERS;
+        const int unit = DOWN ? (WORKERS - chunk) * QUARTERS - 1 : chunk * QUARTERS;
         return turned(unit) * 16;
     }
     __device__ static int turned(int unit)
@@ -177,28 +194,29 @@ template <typename T, int STEPS, rl_split_layout layout> struct Places {
 
 /* Where a thread's own elements lie: in few registers, so that they need not be found again at each step. */
 template <typename T, int STEPS, rl_split_layout layout> struct OwnPlaces {
-    static constexpr int PERIOD = layout == RL_SPLIT_ROWS ? 32 >> Places<T, STEPS, layout>::ROW : 1;
+    typedef Places<T, STEPS, layout> P;
+    static constexpr int PERIOD = layout == RL_SPLIT_ROWS ? 32 >> P::ROW : 1;
     int place[PERIOD];
     int lane, turn, log2; /* ANY */
 
     __device__ OwnPlaces(const Places<T, STEPS, layout> &places, int chunk, int lane)
         : lane(lane), turn(places.turn(chunk)), log2(places.lanes_log2())
     {
-        if (layout == RL_SPLIT_RUNS) place[0] = places.first_quarter(chunk);
+        if (P::RUNS) place[0] = places.first_quarter(chunk);
         if (layout == RL_SPLIT_ANY) place[0] = chunk * STEPS << log2;
         if (layout == RL_SPLIT_ROWS) {
 #pragma unroll
             for (int k = 0; k < PERIOD; k++) place[k] = places.at(chunk, k, lane);
         }
     }
-    __device__ T get(const T *landed, int k) const /* ROWS, ANY */
+    __device__ int at(int k) const /* ROWS, ANY */
     {
-        if constexpr (layout == RL_SPLIT_ROWS) return landed[place[k % PERIOD] + k / PERIOD * 32];
-        return landed[place[0] + (((k << log2) + lane) ^ turn)];
+        if constexpr (layout == RL_SPLIT_ROWS) return place[k % PERIOD] + k / PERIOD * 32;
+        return place[0] + (((k << log2) + lane) ^ turn);
     }
-    __device__ uint4 get_quarter(const T *landed, int quarter) const /* RUNS */
+    __device__ int at_quarter(int quarter) const /* RUNS: in bytes */
     {
-        return *(const uint4 *)((const char *)landed + (place[0] ^ (quarter * 16)));
+        return place[0] ^ (quarter * 16);
     }
 };
 
@@ -213,74 +231,75 @@ template <typename T> __device__ inline uint4 reversed(uint4 v)
     else
         return make_uint4(v.z, v.w, v.x, v.y);
 }
-template <typename T> __device__ inline uint4 in_order(uint4 v, bool down)
+template <typename T, bool down> __device__ inline uint4 in_order(uint4 v)
 {
-    const uint4 other = reversed<T>(v);
-    return down ? other : v;
+    if constexpr (down) return reversed<T>(v);
+    return v;
 }
 
 /* Asks for a tile of a tensor; what lies outside the sequence or the channels becomes 0, or is never looked at. */
 template <typename T, int STEPS>
-__device__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ROWS> &places, const rl_scan_args &args,
-                     const rl_scan_view &view, const Tile &tile)
+__device__ __forceinline__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ROWS> &places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
 {
     typedef Places<T, STEPS, RL_SPLIT_ROWS> P;
+    const rl_scan_view &view = view_of(args, part);
     const int element = (int)threadIdx.x * P::UNIT, lane = element & (places.lanes() - 1);
-    const int stride = THREADS * P::UNIT >> P::ROW; /* a multiple of the turns' period: places advance alike */
+    const int stride = WORKERS * P::UNIT >> P::ROW; /* a multiple of the turns' period: places advance alike */
     const int step = element >> P::ROW;
     const T *base = (const T *)view.data;
-    const bool inside = tile.channel + lane < args.channels;
-    const int left = inside ? tile.count - step : 0;
-    const T *from = base + tile.at(view, lane, args.down) + step * view.step;
+    const int left = tile.channel + lane < args.channels ? tile.count - step : 0;
+    const T *from = base + tile.at[part] + lane + step * view.step;
     T *place = to + places.at(step / STEPS, step % STEPS, lane);
 #pragma unroll
     for (int k = 0; k < P::QUARTERS; k++, from += stride * view.step) {
         const bool given = k * stride < left;
-        copy_async_16(place + k * THREADS * P::UNIT, given ? from : base, given ? 16 : 0);
+        copy_async_16(place + k * WORKERS * P::UNIT, given ? from : base, given ? 16 : 0);
     }
 }
 
-template <typename T, int STEPS>
-__device__ void land(T *to, const Places<T, STEPS, RL_SPLIT_RUNS> &places, const rl_scan_args &args,
-                     const rl_scan_view &view, const Tile &tile)
+template <typename T, int STEPS, rl_split_layout layout, typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
+__device__ __forceinline__ void land(T *to, const Places<T, STEPS, layout> &places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
 {
-    typedef Places<T, STEPS, RL_SPLIT_RUNS> P;
-    const int steps = places.steps(), mine = (int)threadIdx.x * P::UNIT;
-    /* Step in time, and element, of the tile's lowest address. */
-    const int64_t ahead = tile.first - tile.skew, span = steps - 1;
-    const int64_t time = args.down ? tile.span.begin + tile.span.count - 1 - ahead - span : tile.span.begin + ahead;
-    const T *base = (const T *)view.data, *from = base + tile.at(view, 0, args.down) - (args.down ? span : 0) + mine;
+    typedef Places<T, STEPS, layout> P;
+    constexpr int steps = P::TILE;
+    const int mine = (int)threadIdx.x * P::UNIT;
+    const T *base = (const T *)view_of(args, part).data, *from = base + tile.at[part] - (P::DOWN ? steps - 1 : 0) + mine;
     char *place = (char *)to + P::turned((int)threadIdx.x) * 16;
+    /* The step in time of the tile's lowest address. */
+    const int64_t ahead = tile.first - tile.skew;
+    const int64_t time =
+        P::DOWN ? tile.span.begin + tile.span.count - ahead - steps : tile.span.begin + ahead;
     if (time >= 0 && time + steps <= args.length) {
 #pragma unroll
-        for (int k = 0; k < P::QUARTERS; k++)
-            copy_async_16(place + k * THREADS * 16, from + k * THREADS * P::UNIT, 16);
+        for (int k = 0; k < P::QUARTERS; k++) copy_async_16(place + k * WORKERS * 16, from + k * WORKERS * P::UNIT, 16);
         return;
     }
 #pragma unroll 1
     for (int k = 0; k < P::QUARTERS; k++) {
-        const int64_t at = time + mine + k * THREADS * P::UNIT, left = args.length - at;
+        const int64_t at = time + mine + k * WORKERS * P::UNIT, left = args.length - at;
         const int given = at < 0 || left <= 0 ? 0 : left < P::UNIT ? (int)left : P::UNIT;
-        copy_async_16(place + k * THREADS * 16, given > 0 ? from + k * THREADS * P::UNIT : base,
+        copy_async_16(place + k * WORKERS * 16, given > 0 ? from + k * WORKERS * P::UNIT : base,
                       given * (int)sizeof(T));
     }
 }
 
 /* Of any type: elements of T's own are copied in flight, others widened here. */
 template <typename T, int STEPS>
-__device__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ANY> &places, const rl_scan_args &args,
-                     const rl_scan_view &view, const Tile &tile)
+__device__ __forceinline__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ANY> &places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
 {
     typedef Places<T, STEPS, RL_SPLIT_ANY> P;
+    const rl_scan_view &view = view_of(args, part);
     const int steps = places.steps(), count = tile.count, lanes = places.lanes();
     const bool along = (view.step < 0 ? -view.step : view.step) < view.channel; /* neighbours are steps */
     const bool in_flight = size_of(view.dtype) == (int)sizeof(T);
-    const int64_t first = tile.at(view, 0, args.down);
-    for (int element = (int)threadIdx.x; element < P::TILE; element += THREADS) {
+    for (int element = (int)threadIdx.x; element < P::TILE; element += WORKERS) {
         const int step = along ? element & (steps - 1) : element >> places.lanes_log2();
         const int lane = along ? element >> (31 - __clz(steps)) : element & (lanes - 1);
         const bool given = step < count && tile.channel + lane < args.channels;
-        const int64_t at = given ? first + step * view.step + lane * view.channel : 0;
+        const int64_t at = given ? tile.at[part] + step * view.step + lane * view.channel : 0;
         T *place = to + places.at(step / STEPS, step % STEPS, lane);
         if (in_flight)
             copy_async(place, (const T *)view.data + at, given);
@@ -291,59 +310,29 @@ __device__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ANY> &places, const 
 
 /* A thread's own elements out of a tile. */
 template <typename T, int STEPS, rl_split_layout layout>
-__device__ inline Chunk<T, STEPS> take(const T *from, const OwnPlaces<T, STEPS, layout> &own_places, bool down)
+__device__ __forceinline__ Chunk<T, STEPS> take(const T *from, const OwnPlaces<T, STEPS, layout> &own_places)
 {
+    typedef Places<T, STEPS, layout> P;
     Chunk<T, STEPS> own;
-    if constexpr (layout == RL_SPLIT_RUNS) {
+    if constexpr (P::RUNS) {
 #pragma unroll
-        for (int q = 0; q < Places<T, STEPS, layout>::QUARTERS; q++)
-            own.set_quarter(q, in_order<T>(own_places.get_quarter(from, q), down));
+        for (int q = 0; q < P::QUARTERS; q++)
+            own.set_quarter(q, in_order<T, P::DOWN>(*(const uint4 *)((const char *)from + own_places.at_quarter(q))));
     } else {
         if constexpr (sizeof(T) == 2) {
 #pragma unroll
             for (int k = 0; k < Chunk<T, STEPS>::WORDS; k++) own.word[k] = 0;
         }
 #pragma unroll
-        for (int k = 0; k < STEPS; k++) own.set(k, own_places.get(from, k));
+        for (int k = 0; k < STEPS; k++) own.set(k, from[own_places.at(k)]);
     }
     return own;
 }
 
-/* A thread's own elements into a tensor. */
-template <typename T, int STEPS>
-__device__ void give(const Chunk<T, STEPS> &own, const Places<T, STEPS, RL_SPLIT_ROWS> &places,
-                     const rl_scan_args &args, const rl_scan_view &view, const Tile &tile, int chunk, int lane)
-{
-    const int count = tile.count - chunk * STEPS;
-    if (tile.channel + lane >= args.channels) return;
-    T *to = (T *)view.data + tile.at(view, lane, args.down) + chunk * STEPS * view.step;
-#pragma unroll
-    for (int k = 0; k < STEPS; k++, to += view.step)
-        if (k < count) *to = own.get(k);
-}
-
-template <typename T, int STEPS>
-__device__ void give(const Chunk<T, STEPS> &own, const Places<T, STEPS, RL_SPLIT_ANY> &places,
-                     const rl_scan_args &args, const rl_scan_view &view, const Tile &tile, int chunk, int lane)
-{
-    const int count = tile.count - chunk * STEPS;
-    if (tile.channel + lane >= args.channels) return;
-    T value[STEPS];
-#pragma unroll
-    for (int k = 0; k < STEPS; k++) value[k] = own.get(k);
-    store_steps(value, view.data, view.dtype,
-                tile.span.at(view, tile.channel + lane, args.down) + (tile.first + chunk * STEPS) * view.step,
-                view.step, count);
-}
-
 /* 16 bytes, of which only the steps from `least` to below `count` are stored. */
-template <typename T> __device__ inline void store_unit(T *to, uint4 v, int least, int count, bool down)
+template <typename T, bool down> __device__ inline void store_unit(T *to, uint4 v, int least, int count)
 {
     constexpr int UNIT = 16 / (int)sizeof(T);
-    if (least <= 0 && count >= UNIT) {
-        *(uint4 *)to = v;
-        return;
-    }
     Chunk<T, UNIT> unit;
     unit.set_quarter(0, v);
 #pragma unroll
@@ -354,35 +343,72 @@ template <typename T> __device__ inline void store_unit(T *to, uint4 v, int leas
 }
 
 /*
- * Two threads of neighbouring sub-chunks swap 16 bytes, so that each store of a warp covers whole sectors of 32.  All
- * threads of the warp take part.
+ * Results into a tensor.  The sub-chunks of a warp are one piece of a tile, here and in `room`, which nobody else looks
+ * at: the warp's threads put their own elements there, and store 16 bytes each that are neighbours in memory.
  */
 template <typename T, int STEPS>
-__device__ void give(const Chunk<T, STEPS> &own, const Places<T, STEPS, RL_SPLIT_RUNS> &, const rl_scan_args &args,
-                     const rl_scan_view &view, const Tile &tile, int chunk, int)
+__device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *room, const Places<T, STEPS, RL_SPLIT_ROWS> &places,
+                                     const OwnPlaces<T, STEPS, RL_SPLIT_ROWS> &own_places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
 {
-    typedef Places<T, STEPS, RL_SPLIT_RUNS> P;
-    const bool odd = chunk & 1, down = args.down;
-    const int mine = (chunk - odd) * STEPS + odd * P::UNIT; /* the first step that this thread stores */
-    const int least = tile.ordinal == 0 ? tile.skew - mine : -STEPS, count = tile.count - mine;
-    T *to = (T *)view.data + tile.at(view, 0, down) + (down ? -(mine + P::UNIT - 1) : mine);
+    typedef Places<T, STEPS, RL_SPLIT_ROWS> P;
+    const rl_scan_view &view = view_of(args, part);
+    __syncwarp(); /* all of the warp have taken what lay there */
 #pragma unroll
-    for (int q = 0; q < P::QUARTERS; q += 2) {
-        const uint4 even_unit = in_order<T>(own.quarter(q), down), odd_unit = in_order<T>(own.quarter(q + 1), down);
-        const uint4 sent = odd ? even_unit : odd_unit;
-        uint4 got;
-        got.x = __shfl_xor_sync(~0u, sent.x, 1);
-        got.y = __shfl_xor_sync(~0u, sent.y, 1);
-        got.z = __shfl_xor_sync(~0u, sent.z, 1);
-        got.w = __shfl_xor_sync(~0u, sent.w, 1);
-        /* First the even thread's two units, then the odd one's. */
+    for (int k = 0; k < STEPS; k++) room[own_places.at(k)] = own.get(k);
+    __syncwarp(); /* the piece is complete */
+    const int thread = (int)threadIdx.x, element = thread / 32 * 32 * STEPS + thread % 32 * P::UNIT;
+    const int lane = element & (places.lanes() - 1), step = element >> P::ROW;
+    constexpr int stride = 32 * P::UNIT >> P::ROW;
+    const int left = tile.channel + lane < args.channels ? tile.count - step : 0;
+    T *to = (T *)view.data + tile.at[part] + lane + step * view.step;
 #pragma unroll
-        for (int turn = 0; turn < 2; turn++) {
-            const int step = turn * STEPS + q * P::UNIT;
-            const uint4 v = odd == turn ? (odd ? odd_unit : even_unit) : got;
-            if (step < count) store_unit(down ? to - step : to + step, v, least - step, count - step, down);
-        }
+    for (int k = 0; k < P::QUARTERS; k++, to += stride * view.step) {
+        const int at = step + k * stride;
+        if (k * stride < left) *(uint4 *)to = *(const uint4 *)&room[places.at(at / STEPS, at % STEPS, lane)];
     }
+}
+
+template <typename T, int STEPS, rl_split_layout layout, typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
+__device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *room, const Places<T, STEPS, layout> &,
+                                     const OwnPlaces<T, STEPS, layout> &own_places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
+{
+    typedef Places<T, STEPS, layout> P;
+    __syncwarp(); /* all of the warp have taken what lay there */
+#pragma unroll
+    for (int q = 0; q < P::QUARTERS; q++)
+        *(uint4 *)((char *)room + own_places.at_quarter(q)) = in_order<T, P::DOWN>(own.quarter(q));
+    __syncwarp(); /* the piece is complete */
+    const int warp = (int)threadIdx.x / 32;
+    const int first = (P::DOWN ? WORKERS / 32 - 1 - warp : warp) * 32 * P::QUARTERS + (int)threadIdx.x % 32;
+    T *const to = (T *)view_of(args, part).data + tile.at[part] - (P::DOWN ? P::TILE - 1 : 0);
+    const int least = tile.ordinal == 0 ? tile.skew : 0, count = tile.count;
+#pragma unroll
+    for (int q = 0; q < P::QUARTERS; q++) {
+        const int unit = first + q * 32;
+        const int step = P::DOWN ? P::TILE - (unit + 1) * P::UNIT : unit * P::UNIT; /* its first one run */
+        const uint4 v = *(const uint4 *)((const char *)room + P::turned(unit) * 16);
+        if (step >= least && step + P::UNIT <= count)
+            *(uint4 *)(to + unit * P::UNIT) = v;
+        else
+            store_unit<T, P::DOWN>(to + unit * P::UNIT, v, least - step, count - step);
+    }
+}
+
+template <typename T, int STEPS>
+__device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *, const Places<T, STEPS, RL_SPLIT_ANY> &places,
+                                     const OwnPlaces<T, STEPS, RL_SPLIT_ANY> &own_places, const rl_scan_args &args,
+                                     const Tile &tile, Part part)
+{
+    const rl_scan_view &view = view_of(args, part);
+    const int before = ((int)threadIdx.x >> places.lanes_log2()) * STEPS;
+    if (tile.channel + own_places.lane >= args.channels) return;
+    T value[STEPS];
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) value[k] = own.get(k);
+    store_steps(value, view.data, view.dtype, tile.at[part] + own_places.lane * view.channel + before * view.step,
+                view.step, tile.count - before);
 }
 
 #endif
