@@ -270,7 +270,7 @@ static rl_scan_columns columns_of(const walk *w, const rl_scan_scratch *scratch,
     columns.tile_a = scratch->a;
     columns.tile_input = scratch->input;
     columns.state = scratch->state;
-    columns.ahead = w->tile_steps * (w->shared ? job->threads : 1) * (int64_t)rill_dtype_size(job->a.dtype);
+    columns.ahead = 2 * w->tile_steps * (w->shared ? job->threads : 1) * (int64_t)rill_dtype_size(job->a.dtype);
     if (columns.falling) columns.ahead = -columns.ahead;
     return columns;
 }
