@@ -7,6 +7,7 @@
 #include "cublas.h"
 #include "device.h"
 #include "gather.h"
+#include "scan_split.h"
 
 rl_cuda_scope rl_cuda_enter(const rill_context *context)
 {
@@ -89,6 +90,8 @@ static rill_status start(rill_context *context, rl_cuda_state *state)
     cudaSetDevice(state->device);
     status = inspect_device(context, state);
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_selective_scan(), "cuda: shared memory");
+    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan(state), "cuda: shared memory");
+    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan_split(), "cuda: shared memory");
     if (status != RILL_OK) return status;
     cudaError_t error = cudaStreamCreateWithFlags(&state->own, cudaStreamNonBlocking);
     state->stream = state->own;

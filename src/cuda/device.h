@@ -16,11 +16,12 @@ typedef struct rl_cublas rl_cublas;
 
 typedef struct rl_cuda_state {
     int device;
-    int sms;             /* multiprocessors */
-    cudaStream_t own;    /* made with the context */
-    cudaStream_t stream; /* where work goes: own, or the caller's */
-    rl_cublas *cublas;   /* opened at first need */
-    bool cublas_tried;   /* then cublas NULL means that it cannot be had */
+    int sms;                    /* multiprocessors */
+    cudaStream_t own;           /* made with the context */
+    cudaStream_t stream;        /* where work goes: own, or the caller's */
+    rl_cublas *cublas;          /* opened at first need */
+    bool cublas_tried;          /* then cublas NULL means that it cannot be had */
+    void (*encode_tiles)(void); /* cuTensorMapEncodeTiled, where kernels that use it can run; else NULL */
     char name[256], blas[64];
 } rl_cuda_state;
 
@@ -52,6 +53,7 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
 
 /* Once for the device, which is current: raises the limits of the scan kernels that need it. */
 cudaError_t rl_cuda_prepare_selective_scan(void);
+cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

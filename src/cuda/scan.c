@@ -2,11 +2,17 @@
 #include "device.h"
 #include "scan_args.h"
 #include "scan_kernels.h"
+#include "scan_ring.h"
+#include "scan_split.h"
 
 /* A launch never asks for more blocks: they stride over the work beyond. */
 static const int64_t MOST_BLOCKS = 1 << 30;
 
-static const int64_t SHORT_STEPS = 16; /* of a sequence, or of packed ones on the average */
+enum {
+    SHORT_STEPS = 16,  /* up to these a thread a channel does all */
+    SMALL_STEPS = 512, /* of a problem of a few blocks */
+    PANEL_LEAST = 8    /* channels: below, most of a panel would be empty */
+};
 
 static int64_t stride_of(const rill_tensor *tensor, int axis)
 {
@@ -73,6 +79,17 @@ static rl_scan_args resolve_backward(const rl_scan_backward_problem *problem)
     return args;
 }
 
+static int64_t up(int64_t size, int64_t unit)
+{
+    return (size - 1) / unit + 1;
+}
+
+/* Of a sequence, or of packed ones on the average. */
+static int64_t steps_of(const rl_scan_args *args)
+{
+    return args->offsets ? args->length / args->sequences : args->length;
+}
+
 /* Blocks of one warp until every multiprocessor has some. */
 static int plain_threads(const rill_context *context, int64_t walks)
 {
@@ -86,19 +103,61 @@ static rill_status launch_plain(rill_context *context, rl_scan_args *args, bool 
 {
     int64_t walks = args->sequences * args->channels;
     int threads = plain_threads(context, walks);
-    int64_t blocks = (walks - 1) / threads + 1;
-    if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
-    bool is_short = args->length / (args->offsets ? args->sequences : 1) <= SHORT_STEPS;
-    const void *kernel = rl_scan_plain_kernel((rill_dtype)args->a.dtype, backward, is_short);
+    int64_t blocks = up(walks, threads);
+    const void *kernel = rl_scan_plain_kernel((rill_dtype)args->a.dtype, backward, steps_of(args) <= SHORT_STEPS);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel, blocks, 1, threads, 0, arguments, "scan: launch");
+    return rl_cuda_launch(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, threads, 0, arguments,
+                          "scan: launch");
+}
+
+static bool differs(const rl_scan_args *args, const rl_scan_view *view)
+{
+    return view->data && view->dtype != args->a.dtype;
+}
+
+static bool is_mixed(const rl_scan_args *args)
+{
+    return differs(args, &args->input) || differs(args, &args->output) || differs(args, &args->before) ||
+           differs(args, &args->decay);
+}
+
+static rill_status launch_panels(rill_context *context, rl_scan_args *args, bool backward, int channels)
+{
+    int64_t blocks = args->sequences * up(args->channels, channels);
+    const void *kernel = rl_scan_panel_kernel((rill_dtype)args->a.dtype, is_mixed(args), backward, channels);
+    void *arguments[] = {args};
+    return rl_cuda_launch(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1,
+                          rl_scan_panel_threads(channels), 0, arguments, "scan: launch of panels");
+}
+
+/* Small problems wait for their first loads and their last stores: panels have the shortest way between. */
+static bool is_small(const rill_context *context, const rl_scan_args *args)
+{
+    int64_t blocks = up(args->channels, RL_SCAN_PANEL_FEW);
+    return args->length <= SMALL_STEPS && blocks <= rl_cuda_state_of(context)->sms / args->sequences;
+}
+
+/*
+ * The choice depends on sizes, types, strides and addresses only.  Each kernel but the time split walks in the loop's
+ * own order with the same arithmetic, so that the choice among them does not show in the bits.
+ */
+static rill_status launch(rill_context *context, rl_scan_args *args, bool backward)
+{
+    bool taken = false;
+    if (rl_cuda_scan_split_wanted(context, args)) return rl_cuda_scan_split(context, args, backward);
+    if (steps_of(args) <= SHORT_STEPS) return launch_plain(context, args, backward);
+    if (is_small(context, args)) return launch_panels(context, args, backward, RL_SCAN_PANEL_FEW);
+    rill_status status = rl_cuda_scan_ring(context, args, backward, &taken);
+    if (status != RILL_OK || taken) return status;
+    if (args->channels < PANEL_LEAST) return launch_plain(context, args, backward);
+    return launch_panels(context, args, backward, RL_SCAN_PANEL_MANY);
 }
 
 static rill_status run(rill_context *context, rl_scan_args *args, bool backward)
 {
     if (args->sequences == 0 || args->channels == 0) return RILL_OK;
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = launch_plain(context, args, backward);
+    rill_status status = launch(context, args, backward);
     rl_cuda_leave(context, &scope);
     return status;
 }

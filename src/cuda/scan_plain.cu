@@ -4,8 +4,8 @@
  *     thread = one channel of one sequence, channels fastest; threads stride over what is beyond the grid
  *     time   = serial, STEPS at a time: their loads are issued together, and hide behind those of other warps
  */
+#include "scan_chain.cuh"
 #include "scan_kernels.h"
-#include "scan_recurrence.cuh"
 
 namespace
 {
@@ -18,84 +18,55 @@ constexpr int LONG_WORDS = 16, SHORT_WORDS = 4;
 template <typename N, int STEPS> struct Forward {
     const rl_scan_args &args;
     int64_t a, b, h;
-    N state;
-    bool entered; /* there is a state for the next step to multiply */
+    Chain<N> chain;
 
     __device__ Forward(const rl_scan_args &args, const Span &span, int64_t sequence, int64_t channel)
         : args(args), a(span.at(args.a, channel, args.down)), b(span.at(args.input, channel, args.down)),
-          h(span.at(args.output, channel, args.down)), state(load_state<N>(args.enter, sequence, channel)),
-          entered(args.enter.data != nullptr)
+          h(span.at(args.output, channel, args.down)), chain(args, sequence, channel)
     {
     }
     __device__ void run(int64_t left)
     {
-        N decay[STEPS], value[STEPS];
+        N decay[STEPS] = {}, value[STEPS] = {};
         load_steps(decay, args.a.data, args.a.dtype, a, args.a.step, left);
         load_steps(value, args.input.data, args.input.dtype, b, args.input.step, left);
-        if (!entered) decay[0] = N{};
-        entered = true;
-#pragma unroll
-        for (int k = 0; k < STEPS; k++)
-            if (k < left) state = value[k] = advance(decay[k], state, value[k]);
+        chain.template forward<false>(decay, value, 0, left);
         store_steps(value, args.output.data, args.output.dtype, h, args.output.step, left);
         a += STEPS * args.a.step;
         b += STEPS * args.input.step;
         h += STEPS * args.output.step;
-    }
-    __device__ N leaving() const
-    {
-        return state;
     }
 };
 
 template <typename N, int STEPS> struct Backward {
     const rl_scan_args &args;
     int64_t a, dh, before, db, da;
-    N start;   /* h_init */
-    N carried; /* conj(a) g of the step before: what the next one adds */
+    Chain<N> chain;
 
     __device__ Backward(const rl_scan_args &args, const Span &span, int64_t sequence, int64_t channel)
         : args(args), a(span.at(args.a, channel, args.down)), dh(span.at(args.input, channel, args.down)),
           before(span.at(args.before, channel, args.down) + args.before.step),
           db(span.at(args.output, channel, args.down)), da(span.at(args.decay, channel, args.down)),
-          start(load_state<N>(args.start, sequence, channel)), carried(load_state<N>(args.enter, sequence, channel))
+          chain(args, sequence, channel)
     {
     }
     __device__ void run(int64_t left)
     {
-        N decay[STEPS], g[STEPS] = {};
+        N decay[STEPS] = {}, g[STEPS] = {}, h[STEPS] = {};
         load_steps(decay, args.a.data, args.a.dtype, a, args.a.step, left);
         if (args.input.data) load_steps(g, args.input.data, args.input.dtype, dh, args.input.step, left);
-#pragma unroll
-        for (int k = 0; k < STEPS; k++) {
-            if (k >= left) break;
-            g[k] = args.input.data ? add(g[k], carried) : carried;
-            carried = dropped(conjugate(decay[k]), g[k]);
-        }
+        if (args.decay.data) load_steps(h, args.before.data, args.before.dtype, before, args.before.step, left - 1);
+        chain.template backward<false>(decay, g, 0, left);
         if (args.output.data) store_steps(g, args.output.data, args.output.dtype, db, args.output.step, left);
-        if (args.decay.data) differentiate(decay, g, left);
+        if (args.decay.data) {
+            chain.template differentiate<false>(decay, g, h, left);
+            store_steps(h, args.decay.data, args.decay.dtype, da, args.decay.step, left);
+        }
         a += STEPS * args.a.step;
         dh += STEPS * args.input.step;
         before += STEPS * args.before.step;
         db += STEPS * args.output.step;
         da += STEPS * args.decay.step;
-    }
-    /* The first step in time, which is run last, comes after h_init, or after nothing: its decay was never read. */
-    __device__ void differentiate(const N (&decay)[STEPS], N (&g)[STEPS], int64_t left)
-    {
-        N h[STEPS];
-        load_steps(h, args.before.data, args.before.dtype, before, args.before.step, left - 1);
-#pragma unroll
-        for (int k = 0; k < STEPS; k++) {
-            const bool first = k == left - 1;
-            const N gradient = decay_gradient(decay[k], first ? start : h[k], g[k]);
-            g[k] = first && !args.start.data ? N{} : gradient;
-        }
-        store_steps(g, args.decay.data, args.decay.dtype, da, args.decay.step, left);
-    }
-    __device__ N leaving() const
-    {
-        return carried;
     }
 };
 
@@ -109,7 +80,7 @@ __device__ void walk(const rl_scan_args &args, int64_t sequence, int64_t channel
     }
     Walk one(args, span, sequence, channel);
     for (int64_t left = span.count; left > 0; left -= STEPS) one.run(left);
-    store_state(args.leave, sequence, channel, one.leaving());
+    store_state(args.leave, sequence, channel, one.chain.state);
 }
 
 template <typename Walk, typename N, int STEPS>

@@ -33,6 +33,20 @@ template <> struct Accumulated<f16> {
     typedef float type;
 };
 
+/* Rounds to nearest even, as narrow does, but for the bits of NaN. */
+template <typename T, typename N> __device__ inline T rounded(N value)
+{
+    return narrow<T>(value);
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ inline bf16 rounded<bf16, float>(float value)
+{
+    bf16 half;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
+    return half;
+}
+#endif
+
 /* Rounded one by one: every kernel then gives the same bits, whatever the compiler fuses elsewhere. */
 __device__ inline float rounded_sum(float x, float y)
 {
@@ -102,31 +116,60 @@ __device__ inline bool is_zero(double x)
 }
 template <typename Real> __device__ inline bool is_zero(Complex<Real> x)
 {
-    return x.re == 0 && x.im == 0;
+    return (x.re == 0) & (x.im == 0);
 }
 
 __device__ inline bool is_finite(float x)
 {
-    return isfinite(x);
+    return fabsf(x) < __int_as_float(0x7f800000);
 }
 __device__ inline bool is_finite(double x)
 {
-    return isfinite(x);
+    return fabs(x) < __longlong_as_double(0x7ff0000000000000);
 }
 template <typename Real> __device__ inline bool is_finite(Complex<Real> x)
 {
-    return isfinite(x.re) && isfinite(x.im);
+    return is_finite(x.re) & is_finite(x.im);
 }
 
-/* a h, where a decay of exactly 0 drops h, whatever it is. */
-template <typename N> __device__ inline N dropped(N a, N h)
+/* What `keep` keeps; without a branch, which would cost a walk more than the arithmetic that it saves. */
+__device__ inline float kept(bool keep, float x)
 {
-    return is_zero(a) ? N{} : multiply(a, h);
+    return keep ? x : 0;
+}
+__device__ inline double kept(bool keep, double x)
+{
+    return keep ? x : 0;
+}
+template <typename Real> __device__ inline Complex<Real> kept(bool keep, Complex<Real> x)
+{
+    return {kept(keep, x.re), kept(keep, x.im)};
+}
+
+/* a h, where a decay of exactly 0 drops h, whatever it is.  The predicate depends on the decay alone. */
+__device__ inline float dropped(float a, float h)
+{
+    float product = 0;
+    asm("{\n\t.reg .pred p;\n\tsetp.neu.f32 p, %1, 0f00000000;\n\t@p mul.rn.f32 %0, %1, %2;\n\t}"
+        : "+f"(product)
+        : "f"(a), "f"(h));
+    return product;
+}
+__device__ inline double dropped(double a, double h)
+{
+    double product = 0;
+    asm("{\n\t.reg .pred p;\n\tsetp.neu.f64 p, %1, 0d0000000000000000;\n\t@p mul.rn.f64 %0, %1, %2;\n\t}"
+        : "+d"(product)
+        : "d"(a), "d"(h));
+    return product;
+}
+template <typename Real> __device__ inline Complex<Real> dropped(Complex<Real> a, Complex<Real> h)
+{
+    return kept(!is_zero(a), multiply(a, h));
 }
 
 /*
- * a h + b, where a decay of exactly 0 selects b.  The predicate of the fused form depends on the decay alone, so the
- * chain from step to step is one instruction.
+ * a h + b, where a decay of exactly 0 selects b.  Fused where real: the chain from step to step is one instruction.
  */
 __device__ inline float advance(float a, float h, float b)
 {
@@ -144,30 +187,36 @@ __device__ inline double advance(double a, double h, double b)
 }
 template <typename Real> __device__ inline Complex<Real> advance(Complex<Real> a, Complex<Real> h, Complex<Real> b)
 {
-    return is_zero(a) ? b : add(multiply(a, h), b);
+    const Complex<Real> sum = add(multiply(a, h), b);
+    const bool keep = !is_zero(a);
+    return {keep ? sum.re : b.re, keep ? sum.im : b.im};
 }
 
 /* The gradient of a decay: g conj(h_{t-1}), but 0 where the decay is 0 and what it drops is not finite. */
 template <typename N> __device__ inline N decay_gradient(N a, N before, N g)
 {
-    return is_zero(a) && !is_finite(before) ? N{} : multiply(g, conjugate(before));
+    return kept(!is_zero(a) | is_finite(before), multiply(g, conjugate(before)));
 }
 
 /*
- * Elements of a type known at run time; N is the accumulation type, and complex types are their own.  The loads of
- * `count` of the STEPS steps are issued together, before the first is widened; the others are left alone.
+ * Elements of a type known at run time; N is the accumulation type, and complex types are their own.  `count` of the
+ * STEPS steps are loaded, the others are left alone; loads of all of them are issued together.
  */
 template <typename T, int STEPS, typename N>
 __device__ inline void load_steps_as(N (&value)[STEPS], const void *data, int64_t at, int64_t stride, int64_t count)
 {
     const T *from = (const T *)data + at;
     T raw[STEPS];
+    if (count >= STEPS) {
 #pragma unroll
-    for (int k = 0; k < STEPS; k++, from += stride)
-        if (k < count) raw[k] = *from;
+        for (int k = 0; k < STEPS; k++, from += stride) raw[k] = *from;
 #pragma unroll
-    for (int k = 0; k < STEPS; k++)
-        if (k < count) value[k] = (N)widen(raw[k]);
+        for (int k = 0; k < STEPS; k++) value[k] = (N)widen(raw[k]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++, from += stride)
+            if (k < count) value[k] = (N)widen(*from);
+    }
 }
 
 template <int STEPS, typename N>
@@ -200,7 +249,7 @@ __device__ inline void store_steps_as(const N (&value)[STEPS], void *data, int64
     T *to = (T *)data + at;
 #pragma unroll
     for (int k = 0; k < STEPS; k++, to += stride)
-        if (k < count) *to = narrow<T>(value[k]);
+        if (k < count) *to = rounded<T>(value[k]);
 }
 
 template <int STEPS, typename N>
