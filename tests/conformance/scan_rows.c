@@ -188,6 +188,31 @@ static void fixed_point(int64_t k, int64_t length, bool wide, double *a, double 
     *b = -1;
 }
 
+/* The same with growth that a part of a few hundred steps does not betray by its size: 10^12, 10^3, 7 in 128. */
+static void gentle(double growth, double *a, double *b)
+{
+    *a = 1 + growth;
+    *b = -growth;
+}
+
+static void fixed_point_quarter(int64_t k, int64_t length, bool wide, double *a, double *b)
+{
+    (void)k, (void)length, (void)wide;
+    gentle(0.25, a, b);
+}
+
+static void fixed_point_16th(int64_t k, int64_t length, bool wide, double *a, double *b)
+{
+    (void)k, (void)length, (void)wide;
+    gentle(0.0625, a, b);
+}
+
+static void fixed_point_64th(int64_t k, int64_t length, bool wide, double *a, double *b)
+{
+    (void)k, (void)length, (void)wide;
+    gentle(0.015625, a, b);
+}
+
 static double one_right(int64_t k)
 {
     (void)k;
@@ -289,6 +314,9 @@ const scan_row scan_rows[] = {
     {"row 7, hills", hills, 0, true, -1, true, true, NULL},
     {"row 8", fixed_point, 100, true, 1, true, true, one_right},
     {"row 8, long", fixed_point, 0, true, 1, true, true, one_right},
+    {"row 8, by 1.25", fixed_point_quarter, 0, true, 1, true, true, one_right},
+    {"row 8, by 1.0625", fixed_point_16th, 0, true, 1, true, true, one_right},
+    {"row 8, by 1.015625", fixed_point_64th, 0, true, 1, false, true, one_right},
     {"row 8, blocks", fixed_points, 0, true, 1, true, true, one_right},
     {"overflow", overflow, 0, true, 1, true, false, NULL},
     {"seesaw", seesaw, 0, true, 1, true, true, NULL},
