@@ -368,6 +368,74 @@ static void run_tile(walk *w, int64_t index)
     rl_scan_store_state(job, &place, w->scratch->state);
 }
 
+/* Runs: float64 whose steps are neighbours is read, walked and written in the order of memory (kernels/scan_run.c).
+ */
+
+static bool has_runs(const walk *w)
+{
+    const rl_scan_job *job = w->job;
+    return w->way == RL_SCAN_OVER_TIME && !job->rule.back && job->real_dtype == RILL_F64 && rl_scan_has_columns(job);
+}
+
+static rl_scan_run run_of(const walk *w, int64_t t, int64_t steps)
+{
+    rl_scan_place place = w->place;
+    place.t = t, place.rows = place.piece = steps, place.lanes = 1;
+    rl_scan_columns columns = rl_scan_columns_of(w->job, &place);
+    return (rl_scan_run){.steps = steps,
+                         .a = columns.a,
+                         .input = columns.input,
+                         .out = columns.out,
+                         .falling = columns.falling,
+                         .a_is_constant = columns.a_is_constant,
+                         .past_cache = columns.past_cache,
+                         .state = w->state[0]};
+}
+
+/* A tile by its run, if its summary may stand for it: one whose decays above 1 may hide in their product does not. */
+static bool run_tile_in_order(walk *w, int64_t index)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t t = index * w->tile_steps;
+    bool begins = t == 0 && !job->h_init.data;
+    if (begins || w->place.s.length - t <= w->tile_steps || !has_runs(w)) return false;
+    rl_scan_run run = run_of(w, t, w->tile_steps);
+    summary s = {.decay = {0}};
+    double end[2];
+    job->wide->summarise_run(&run, s.decay, s.fresh, s.largest);
+    s.least[0] = fabs(s.decay[0]);
+    if (!(s.largest[0] <= 1)) return false;
+    get_state(w, index);
+    if (!fold(job, &s, 0, w->state, end)) return false;
+    run.state = w->state[0];
+    w->state[0] = end[0];
+    put_state(w, index + 1);
+    job->wide->walk_run(&run);
+    return true;
+}
+
+/* All of a strip but its first and last steps. */
+static void run_alone(walk *w)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t block = job->lanes * job->lanes, length = w->place.s.length;
+    const int64_t first = job->h_init.data ? 0 : block, steps = (length - 1 - first) / block * block;
+    rl_scan_place place = w->place;
+    get_state(w, 0);
+    if (first > 0) {
+        place.rows = first;
+        walk_rest(w, place);
+        widen(job, w->state, w->scratch->state);
+    }
+    rl_scan_run run = run_of(w, first, steps);
+    job->wide->walk_run(&run);
+    w->state[0] = run.state;
+    place.t = first + steps;
+    place.rows = length - place.t;
+    walk_rest(w, place);
+    rl_scan_store_state(job, &place, w->scratch->state);
+}
+
 static int64_t tiles_of(const walk *w)
 {
     return (w->place.s.length + w->tile_steps - 1) / w->tile_steps;
@@ -377,7 +445,12 @@ void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence
                        const rl_scan_scratch *scratch)
 {
     walk w = walk_of(job, way, sequence, index, scratch, NULL);
-    for (int64_t tile = 0; tile < tiles_of(&w); tile++) run_tile(&w, tile);
+    if (has_runs(&w) && !job->reproducible) {
+        run_alone(&w);
+        return;
+    }
+    for (int64_t tile = 0; tile < tiles_of(&w); tile++)
+        if (!run_tile_in_order(&w, tile)) run_tile(&w, tile);
 }
 
 void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way way, int64_t sequence, int64_t index)
@@ -393,6 +466,6 @@ void rl_scan_run_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_
     for (;;) {
         int64_t tile = atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed);
         if (tile >= tiles_of(&w)) return;
-        run_tile(&w, tile);
+        if (!run_tile_in_order(&w, tile)) run_tile(&w, tile);
     }
 }

@@ -93,6 +93,20 @@ typedef struct rl_scan_columns {
     void *state;               /* [lanes], in and out */
 } rl_scan_columns;
 
+/*
+ * The steps of one float64 channel that lie side by side in memory, forward, in blocks of lanes * lanes: read, walked
+ * and written in the order of memory.
+ */
+typedef struct rl_scan_run {
+    int64_t steps; /* a multiple of lanes * lanes */
+    const double *a, *input;
+    double *out;        /* may be input */
+    bool falling;       /* the next step lies before the last one in memory, in every tensor */
+    bool a_is_constant; /* all steps have the decay at `a` */
+    bool past_cache;    /* out is better not kept in cache, and aligned to a vector */
+    double state;       /* in and out */
+} rl_scan_run;
+
 /* Call it, after stores past the cache, before other threads may read what they wrote. */
 static inline void rl_scan_settle(void)
 {
@@ -124,6 +138,11 @@ typedef struct rl_scan_kernels {
      */
     void (*give_columns)(const rl_scan_columns *columns);
     void (*take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summaries);
+
+    /* Only in the tables of double. */
+    void (*walk_run)(rl_scan_run *run);
+    /* What the run does to its state: as rl_scan_summary's members, but `least` holds only where `largest` <= 1. */
+    void (*summarise_run)(const rl_scan_run *run, double *decay, double *fresh, double *largest);
 } rl_scan_kernels;
 
 #endif

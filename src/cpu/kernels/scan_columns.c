@@ -35,7 +35,8 @@ RL_INLINE void move_on(places *p, const rl_scan_columns *c, rill_dtype dtype, bo
 RL_INLINE void load_decays(vreal *rows, const rl_scan_columns *c, column a, rill_dtype dtype, bool falling)
 {
     if (!c->a_is_constant) {
-        load_columns(rows, a, falling, dtype, c->ahead);
+        load_columns(rows, a, falling, dtype);
+        fetch_columns(a, falling, dtype, c->ahead);
         return;
     }
     vreal same = gather_elements(a.data, c->a_lane, LANES, dtype);
@@ -64,7 +65,8 @@ RL_INLINE vreal back(const rl_scan_columns *c, const places *p, rill_dtype dtype
     }
     if (c->out) store_columns(p->out, row, falling, dtype, c->past_cache);
     if (!c->da) return u;
-    load_columns(before, p->before, falling, dtype, c->ahead);
+    load_columns(before, p->before, falling, dtype);
+    fetch_columns(p->before, falling, dtype, c->ahead);
     for (int i = 0; i < LANES; i++) before[i] = decay_gradient(a[i], before[i], row[i], false);
     store_columns(p->da, before, falling, dtype, c->past_cache);
     return u;
@@ -84,7 +86,8 @@ RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
     for (int64_t t = 0; t < c->rows; t += LANES) {
         vreal a[LANES], row[LANES];
         load_decays(a, c, p.a, dtype, falling);
-        load_columns(row, p.input, falling, dtype, c->ahead);
+        load_columns(row, p.input, falling, dtype);
+        fetch_columns(p.input, falling, dtype, c->ahead);
         state = step_columns(c, &p, dtype, falling, a, row, state, false);
         move_on(&p, c, dtype, falling);
     }
@@ -160,7 +163,7 @@ RL_INLINE void take(const rl_scan_columns *c, running *r, bool falling, bool is_
             vreal *tile_a = (vreal *)c[set].tile_a + t, *tile_input = (vreal *)c[set].tile_input + t;
             vreal a[LANES], row[LANES];
             load_decays(a, c, p[set].a, RILL_F64, falling);
-            load_columns(row, p[set].input, falling, RILL_F64, 0);
+            load_columns(row, p[set].input, falling, RILL_F64);
             for (int i = 0; i < LANES; i++) {
                 tile_a[i] = a[i];
                 tile_input[i] = row[i];

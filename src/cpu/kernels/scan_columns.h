@@ -110,6 +110,12 @@ RL_INLINE void load_turned(vreal *v, const char *at, int64_t lane)
     }
 }
 #endif
+#else
+RL_INLINE void load_turned(vreal *v, const char *at, int64_t lane)
+{
+    for (int i = 0; i < LANES; i++) v[i] = load_any(at + i * lane);
+    transpose(v);
+}
 #endif
 
 /* What lies `ahead` bytes on will be read later. */
@@ -119,23 +125,17 @@ RL_INLINE void fetch_columns(column c, bool falling, rill_dtype dtype, int64_t a
     for (int lane = 0; lane < LANES; lane++, at += c.lane) __builtin_prefetch(at, 0, 2);
 }
 
-RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype, int64_t ahead)
+RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtype)
 {
     vreal v[LANES];
     const char *at = lowest(c, falling, dtype);
-#if defined(__AVX512F__)
-    if (element_size(dtype) == sizeof(real)) {
+    const bool whole = element_size(dtype) == sizeof(real);
+    if (whole) {
         load_turned(v, at, c.lane);
-        for (int i = 0; i < LANES; i++) rows[falling ? LANES - 1 - i : i] = v[i];
-        fetch_columns(c, falling, dtype, ahead);
-        return;
+    } else {
+        for (int lane = 0; lane < LANES; lane++) v[lane] = load_elements(at + lane * c.lane, dtype);
+        transpose(v);
     }
-#endif
-    for (int lane = 0; lane < LANES; lane++, at += c.lane) {
-        v[lane] = load_elements(at, dtype);
-        __builtin_prefetch(at + ahead, 0, 2);
-    }
-    transpose(v);
     for (int i = 0; i < LANES; i++) rows[falling ? LANES - 1 - i : i] = v[i];
 }
 

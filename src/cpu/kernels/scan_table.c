@@ -9,6 +9,8 @@ const rl_scan_kernels RL_NAME(rl_scan_kernels) = {
     .walk_lane = RL_NAME(rl_scan_walk_lane),
 #if RL_REAL_BITS == 64
     .summarise = RL_NAME(rl_scan_summarise),
+    .walk_run = RL_NAME(rl_scan_walk_run),
+    .summarise_run = RL_NAME(rl_scan_summarise_run),
     .take_columns = RL_NAME(rl_scan_take_columns),
 #endif
     .walk_rows = RL_NAME(rl_scan_walk_rows),

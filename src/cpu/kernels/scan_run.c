@@ -1,0 +1,172 @@
+/*
+ * One long channel of float64, in blocks of LANES * LANES steps that lie side by side: a block is turned in
+ * registers, so that lane l holds the l-th piece of LANES steps, its row r the piece's r-th step.
+ *
+ * Each lane's product of decays and walk from zero are combined along the lanes, which gives the states that enter
+ * the lanes, and from those every lane walks in the loop's order.  Nothing rests on the products: where a lane's walk
+ * does not end, nearly to the last bit, at the state from which the next one began, the block is walked again step by
+ * step.  So lane by lane every state is the loop's but for AGREEMENT of itself, whatever products did on the way.
+ */
+#include "scan.h"
+#include "scan_columns.h"
+#include "scan_summary.h"
+#include "table.h"
+
+#if RL_REAL_BITS == 64
+
+#define AGREEMENT 0x1p-44
+
+enum { BLOCK = LANES * LANES };
+
+/* Lane l takes lane l - by of x, or of `fill` where there is none. */
+#if RL_VECTOR_BYTES == 64
+#define SHIFT_1 7, 8, 9, 10, 11, 12, 13, 14
+#define SHIFT_2 6, 7, 8, 9, 10, 11, 12, 13
+#define SHIFT_4 4, 5, 6, 7, 8, 9, 10, 11
+#elif RL_VECTOR_BYTES == 32
+#define SHIFT_1 3, 4, 5, 6
+#define SHIFT_2 2, 3, 4, 5
+#else
+#define SHIFT_1 1, 2
+#endif
+
+RL_INLINE vreal shift(vreal x, vreal fill, int by)
+{
+#if RL_VECTOR_BYTES == 64
+    if (by == 4) return __builtin_shufflevector(fill, x, SHIFT_4);
+#endif
+#if RL_VECTOR_BYTES >= 32
+    if (by == 2) return __builtin_shufflevector(fill, x, SHIFT_2);
+#endif
+    (void)by;
+    return __builtin_shufflevector(fill, x, SHIFT_1);
+}
+
+typedef struct pieces {
+    vreal decay, fresh; /* of each lane's piece, or of it and all before it */
+} pieces;
+
+RL_INLINE pieces summarise_rows(const vreal *a, const vreal *input)
+{
+    pieces p = {.decay = a[0], .fresh = input[0]};
+    for (int i = 1; i < LANES; i++) {
+        p.decay *= a[i];
+        p.fresh = fma_(a[i], p.fresh, input[i]);
+    }
+    return p;
+}
+
+RL_INLINE pieces combine_lanes(pieces p)
+{
+    for (int by = 1; by < LANES; by *= 2) {
+        p.fresh = fma_(p.decay, shift(p.fresh, (vreal){0}, by), p.fresh);
+        p.decay *= shift(p.decay, splat(1), by);
+    }
+    return p;
+}
+
+typedef struct places {
+    column a, input, out;
+} places;
+
+RL_INLINE places places_of(const rl_scan_run *r)
+{
+    const int64_t lane = (r->falling ? -LANES : LANES) * (int64_t)sizeof(double);
+    return (places){.a = {(char *)r->a, r->a_is_constant ? 0 : lane},
+                    .input = {(char *)r->input, lane},
+                    .out = {(char *)r->out, lane}};
+}
+
+RL_INLINE void load_block(const rl_scan_run *r, const places *p, bool falling, vreal *a, vreal *input)
+{
+    if (r->a_is_constant)
+        for (int i = 0; i < LANES; i++) a[i] = splat(*r->a);
+    else
+        load_columns(a, p->a, falling, RILL_F64);
+    load_columns(input, p->input, falling, RILL_F64);
+}
+
+RL_INLINE places next_block(places p, const rl_scan_run *r, bool falling)
+{
+    if (!r->a_is_constant) p.a = rows_on(p.a, falling, BLOCK, RILL_F64);
+    p.input = rows_on(p.input, falling, BLOCK, RILL_F64);
+    p.out = rows_on(p.out, falling, BLOCK, RILL_F64);
+    return p;
+}
+
+/* The plain loop. */
+static __attribute__((noinline)) double walk_steps(const rl_scan_run *r, const places *p, double h)
+{
+    const int64_t step = r->falling ? -1 : 1;
+    const double *a = (const double *)p->a.data, *input = (const double *)p->input.data;
+    double *out = (double *)p->out.data;
+    for (int64_t i = 0; i < BLOCK; i++) {
+        double decay = r->a_is_constant ? *a : a[i * step];
+        h = decay == 0 ? input[i * step] : decay * h + input[i * step];
+        out[i * step] = h;
+    }
+    return h;
+}
+
+RL_INLINE int agree(vreal ends, vreal begins)
+{
+    return all_at_most((vreal)magnitude_bits(ends - begins), (vreal)magnitude_bits(ends) * splat(AGREEMENT));
+}
+
+RL_INLINE void walk_run(rl_scan_run *r, bool falling)
+{
+    places p = places_of(r);
+    vreal entering = splat(r->state);
+    for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
+        vreal a[LANES], row[LANES];
+        load_block(r, &p, falling, a, row);
+        pieces all = combine_lanes(summarise_rows(a, row));
+        vreal ends = fma_(all.decay, entering, all.fresh), h = shift(ends, entering, 1);
+        for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
+        if (__builtin_expect(agree(h, ends), 1)) {
+            store_columns(p.out, row, falling, RILL_F64, r->past_cache);
+            entering = splat(ends[LANES - 1]);
+        } else {
+            entering = splat(walk_steps(r, &p, entering[0]));
+        }
+    }
+    r->state = entering[0];
+}
+
+void RL_NAME(rl_scan_walk_run)(rl_scan_run *r)
+{
+    if (r->falling)
+        walk_run(r, true);
+    else
+        walk_run(r, false);
+}
+
+RL_INLINE void summarise_run(const rl_scan_run *r, double *decay, double *fresh, double *largest, bool falling)
+{
+    places p = places_of(r);
+    double product = RL_DECAY_SCALE(false), sum = 0;
+    vreal most = {0};
+    for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
+        vreal a[LANES], row[LANES];
+        load_block(r, &p, falling, a, row);
+        for (int i = 0; i < LANES; i++) most = (vreal)greater_bits((vint)most, magnitude_bits(a[i]));
+        pieces all = combine_lanes(summarise_rows(a, row));
+        sum = all.decay[LANES - 1] * sum + all.fresh[LANES - 1];
+        product *= all.decay[LANES - 1];
+    }
+    *decay = product;
+    *fresh = sum;
+    *largest = most[0];
+    for (int lane = 1; lane < LANES; lane++)
+        if (!(most[lane] <= *largest)) *largest = most[lane];
+}
+
+void RL_NAME(rl_scan_summarise_run)(const rl_scan_run *r, double *decay, double *fresh, double *largest)
+{
+    if (r->falling)
+        summarise_run(r, decay, fresh, largest, true);
+    else
+        summarise_run(r, decay, fresh, largest, false);
+}
+
+#endif
