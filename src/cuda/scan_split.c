@@ -87,26 +87,15 @@ static rl_split_layout layout_of(const rl_scan_args *args)
     return RL_SPLIT_ANY;
 }
 
-#ifdef RL_SPLIT_TUNING
-int rl_split_lanes_log2 = -1, rl_split_blocks, rl_split_mode;
-#endif
-
-/*
- * Channels of a tile: rows of 32 bytes, a sector.  Wider tiles make no better use of memory, and the fewer groups
- * there are the more tiles of one group are under way together, whose summaries each block has to fold.
- */
+/* Channels of a tile: one where a channel's steps are neighbours, and else enough of them for a row. */
 static int lanes_log2(const rl_scan_args *args, rl_split_layout layout)
 {
-    int64_t size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype);
-    if (layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN) return 0;
-#ifdef RL_SPLIT_TUNING
-    if (rl_split_lanes_log2 >= 0 && layout == RL_SPLIT_ANY) return rl_split_lanes_log2;
-#endif
-    int64_t step = args->a.step < 0 ? -args->a.step : args->a.step;
-    if (layout == RL_SPLIT_ANY && step == 1) return 0;
-    int most = rl_split_row(layout == RL_SPLIT_ROWS || size > 4 ? (int)size : 4), log2 = most;
-    if (layout == RL_SPLIT_ANY)
-        while (log2 > 0 && (int64_t)1 << (log2 - 1) >= args->channels) log2--;
+    int size = (int)rill_dtype_size((rill_dtype)args->a.dtype);
+    bool along = args->a.step == 1 || args->a.step == -1;
+    if (layout == RL_SPLIT_ROWS) return rl_split_row(size);
+    if (layout != RL_SPLIT_ANY || along) return 0;
+    int log2 = size > 4 ? 2 : 3;
+    while (log2 > 0 && (int64_t)1 << (log2 - 1) >= args->channels) log2--;
     return log2;
 }
 
@@ -122,44 +111,66 @@ static size_t rounded(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* The blocks' common memory, every bit of it set. */
-static rill_status take_common(rill_context *context, rl_split_args *args, const rl_split_kernel *kernel)
+/* The blocks' common memory, a multiple of 256 bytes, and in args where its parts lie. */
+static rill_status take_common(rill_context *context, rl_split_args *args, const rl_split_kernel *kernel,
+                               void **common, int64_t *units)
 {
     size_t places = ((size_t)args->groups * (size_t)args->most_tiles) << args->lanes_log2;
     size_t tickets = rounded((size_t)args->groups * sizeof *args->tickets);
-    size_t summaries = rounded(places * (size_t)kernel->summary), ends = places * (size_t)kernel->end;
-    void *common;
-    rill_status status = rl_workspace_take(context, tickets + summaries + ends, &common);
+    size_t summaries = rounded(places * (size_t)kernel->summary), ends = rounded(places * (size_t)kernel->end);
+    rill_status status = rl_workspace_take(context, tickets + summaries + ends, common);
     if (status != RILL_OK) return status;
-    args->tickets = common;
-    args->summaries = (char *)common + tickets;
-    args->ends = (char *)common + tickets + summaries;
-    cudaStream_t stream = rl_cuda_state_of(context)->stream;
-    return rl_cuda_check(context, cudaMemsetAsync(common, 0xff, tickets + summaries + ends, stream),
-                         "scan: common memory");
+    args->tickets = *common;
+    args->summaries = (char *)*common + tickets;
+    args->ends = (char *)*common + tickets + summaries;
+    *units = (int64_t)(tickets + summaries + ends) / 16;
+    return RILL_OK;
+}
+
+static rill_status launch_reset(rill_context *context, void *common, int64_t units)
+{
+    const int threads = 256;
+    int64_t blocks = ceil_divide(units, threads), most = rl_cuda_state_of(context)->sms;
+    void *arguments[] = {&common, &units};
+    return rl_cuda_launch(context, rl_scan_split_reset(), blocks < most ? blocks : most, 1, threads, 0, arguments,
+                          "scan: launch of a reset");
+}
+
+/* Lets the kernel's blocks start while the one before still runs; they wait for its end themselves. */
+static rill_status launch_early(rill_context *context, const rl_split_kernel *kernel, int64_t blocks,
+                                rl_split_args *args)
+{
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t launch = {
+        .gridDim = {(unsigned)blocks, 1, 1},
+        .blockDim = {RL_SPLIT_WORKERS + RL_SPLIT_CARRIERS, 1, 1},
+        .dynamicSmemBytes = kernel->shared,
+        .stream = rl_cuda_state_of(context)->stream,
+        .attrs = &early,
+        .numAttrs = 1,
+    };
+    void *arguments[] = {args};
+    return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel->kernel, arguments),
+                         "scan: launch over split time");
 }
 
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
 {
-    rl_split_args args = {.scan = *scan};
+    rl_split_args args = {.scan = *scan, .is_backward = backward};
     rl_split_layout layout = layout_of(scan);
+    bool runs = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN;
     rl_split_kernel kernel = kernel_of((rill_dtype)scan->a.dtype, layout, backward);
     args.lanes_log2 = lanes_log2(scan, layout);
     args.groups = (int32_t)ceil_divide(scan->channels, (int64_t)1 << args.lanes_log2);
-    bool runs = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN;
-    args.is_backward = backward;
     args.unit = runs ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
     while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * RL_SPLIT_WORKERS >> args.lanes_log2)
         args.steps_log2++;
     args.most_tiles = tiles_of_a_group(scan, (int64_t)1 << args.steps_log2);
-    rill_status status = take_common(context, &args, &kernel);
-    if (status != RILL_OK) return status;
-    int64_t blocks = rl_cuda_state_of(context)->sms;
-#ifdef RL_SPLIT_TUNING
-    if (rl_split_blocks) blocks = rl_split_blocks;
-#endif
+    int64_t blocks = rl_cuda_state_of(context)->sms, units;
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
-    void *arguments[] = {&args};
-    return rl_cuda_launch(context, kernel.kernel, blocks, 1, RL_SPLIT_WORKERS + RL_SPLIT_CARRIERS, kernel.shared, arguments,
-                          "scan: launch over split time");
+    void *common;
+    rill_status status = take_common(context, &args, &kernel, &common, &units);
+    if (status == RILL_OK) status = launch_reset(context, common, units);
+    return status == RILL_OK ? launch_early(context, &kernel, blocks, &args) : status;
 }

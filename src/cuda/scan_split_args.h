@@ -40,7 +40,10 @@ typedef struct rl_split_args {
     void *ends;        /* [groups, most_tiles, lanes] where a summary is not accepted: the state that a walk found */
 } rl_split_args;
 
-/* Channels of a tile of ROWS, as a power of two: 32 bytes of them, a sector. */
+/*
+ * Channels of a tile of ROWS, as a power of two: 64 bytes of them for float, else 32, a sector.  Longer rows load and
+ * store faster; shorter ones leave fewer summaries to fold, for more groups share the tiles that are under way.
+ */
 #ifdef __cplusplus
 constexpr
 #else
@@ -49,7 +52,7 @@ static inline
     int
     rl_split_row(int size)
 {
-    return size == 2 ? 4 : size == 4 ? 3 : 2;
+    return size == 2 || size == 4 ? 4 : 2;
 }
 
 /* A kernel and its sizes for elements of one type. */
@@ -66,6 +69,9 @@ rl_split_kernel rl_scan_split_f16(rl_split_layout layout, bool backward);  /* li
 rl_split_kernel rl_scan_split_f64(rl_split_layout layout, bool backward);
 rl_split_kernel rl_scan_split_c64(rl_split_layout layout, bool backward);
 rl_split_kernel rl_scan_split_c128(rl_split_layout layout, bool backward); /* ANY only */
+
+/* Arguments: the common memory, and its size in units of 16 bytes (int64_t). */
+const void *rl_scan_split_reset(void);
 
 #ifdef __cplusplus
 }

@@ -68,7 +68,7 @@ template <typename W> __device__ inline void put(void *to, const Told<W> &told)
 /* Waits for `count` summaries, which the threads of the carriers take in turn, with several loads under way each. */
 template <typename W> __device__ inline void await_all(Told<W> *to, const Told<W> *from, int count, int thread)
 {
-    constexpr int AT_ONCE = sizeof(W) == 8 ? 4 : 1, WORDS = (int)sizeof(Told<W>) / 8;
+    constexpr int AT_ONCE = sizeof(W) == 8 ? 8 : 1, WORDS = (int)sizeof(Told<W>) / 8;
     for (int first = thread; first < count; first += AT_ONCE * CARRIERS) {
         unsigned long long word[AT_ONCE][WORDS];
         bool is_missing;
@@ -159,6 +159,35 @@ __device__ inline typename Wide<N>::W after_tiles(const Told<typename Wide<N>::W
         await_end((const Factor *)ends + k * stride, end);
         return Wide<N>::open(Wide<N>::back(end));
     });
+}
+
+/* The joined summary of a group's tiles. */
+template <typename N> __device__ inline Summary<N> joined_told(const Told<typename Wide<N>::W> *told, int stride)
+{
+    Summary<N> sum = no_steps<N>();
+    bool is_finite = true, resets = false;
+#pragma unroll
+    for (int k = 0; k < GROUP<N>; k++) {
+        Summary<N> more = no_steps<N>();
+        more.P = told[k * stride].P;
+        more.S = told[k * stride].S;
+        is_finite &= is_finite_sum(more);
+        resets |= has_reset(more);
+        sum = joined_plainly(sum, more);
+    }
+    if (is_finite) {
+        mark(sum, resets);
+        return sum;
+    }
+    sum = no_steps<N>();
+#pragma unroll 1
+    for (int k = 0; k < GROUP<N>; k++) {
+        Summary<N> more = no_steps<N>();
+        more.P = told[k * stride].P;
+        more.S = told[k * stride].S;
+        sum = joined(sum, more);
+    }
+    return sum;
 }
 
 /*
@@ -269,6 +298,7 @@ struct Dealer {
         if (place >= total) {
             is_over = true;
             tile.place = -1;
+            __syncwarp();
             return;
         }
         int64_t s = sequence, passed = before;

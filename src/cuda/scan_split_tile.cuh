@@ -258,22 +258,24 @@ __device__ __forceinline__ void land(T *to, const Places<T, STEPS, RL_SPLIT_ROWS
     }
 }
 
-template <typename T, int STEPS, rl_split_layout layout, typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
+template <typename T, int STEPS, rl_split_layout layout,
+          typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
 __device__ __forceinline__ void land(T *to, const Places<T, STEPS, layout> &places, const rl_scan_args &args,
                                      const Tile &tile, Part part)
 {
     typedef Places<T, STEPS, layout> P;
     constexpr int steps = P::TILE;
     const int mine = (int)threadIdx.x * P::UNIT;
-    const T *base = (const T *)view_of(args, part).data, *from = base + tile.at[part] - (P::DOWN ? steps - 1 : 0) + mine;
+    const T *base = (const T *)view_of(args, part).data,
+            *from = base + tile.at[part] - (P::DOWN ? steps - 1 : 0) + mine;
     char *place = (char *)to + P::turned((int)threadIdx.x) * 16;
     /* The step in time of the tile's lowest address. */
     const int64_t ahead = tile.first - tile.skew;
-    const int64_t time =
-        P::DOWN ? tile.span.begin + tile.span.count - ahead - steps : tile.span.begin + ahead;
+    const int64_t time = P::DOWN ? tile.span.begin + tile.span.count - ahead - steps : tile.span.begin + ahead;
     if (time >= 0 && time + steps <= args.length) {
 #pragma unroll
-        for (int k = 0; k < P::QUARTERS; k++) copy_async_16(place + k * WORKERS * 16, from + k * WORKERS * P::UNIT, 16);
+        for (int k = 0; k < P::QUARTERS; k++)
+            copy_async_16(place + k * WORKERS * 16, from + k * WORKERS * P::UNIT, 16);
         return;
     }
 #pragma unroll 1
@@ -343,13 +345,13 @@ template <typename T, bool down> __device__ inline void store_unit(T *to, uint4 
 }
 
 /*
- * Results into a tensor.  The sub-chunks of a warp are one piece of a tile, here and in `room`, which nobody else looks
- * at: the warp's threads put their own elements there, and store 16 bytes each that are neighbours in memory.
+ * Results into a tensor.  The sub-chunks of a warp are one piece of a tile, here and in `room`, which nobody else
+ * looks at: the warp's threads put their own elements there, and store 16 bytes each that are neighbours in memory.
  */
 template <typename T, int STEPS>
-__device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *room, const Places<T, STEPS, RL_SPLIT_ROWS> &places,
-                                     const OwnPlaces<T, STEPS, RL_SPLIT_ROWS> &own_places, const rl_scan_args &args,
-                                     const Tile &tile, Part part)
+__device__ __forceinline__ void
+give(const Chunk<T, STEPS> &own, T *room, const Places<T, STEPS, RL_SPLIT_ROWS> &places,
+     const OwnPlaces<T, STEPS, RL_SPLIT_ROWS> &own_places, const rl_scan_args &args, const Tile &tile, Part part)
 {
     typedef Places<T, STEPS, RL_SPLIT_ROWS> P;
     const rl_scan_view &view = view_of(args, part);
@@ -369,7 +371,8 @@ __device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *room, const 
     }
 }
 
-template <typename T, int STEPS, rl_split_layout layout, typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
+template <typename T, int STEPS, rl_split_layout layout,
+          typename = typename IfRuns<Places<T, STEPS, layout>::RUNS>::type>
 __device__ __forceinline__ void give(const Chunk<T, STEPS> &own, T *room, const Places<T, STEPS, layout> &,
                                      const OwnPlaces<T, STEPS, layout> &own_places, const rl_scan_args &args,
                                      const Tile &tile, Part part)
