@@ -91,7 +91,8 @@ static rl_split_layout layout_of(const rl_scan_args *args)
 static int lanes_log2(const rl_scan_args *args, rl_split_layout layout)
 {
     int size = (int)rill_dtype_size((rill_dtype)args->a.dtype);
-    bool along = args->a.step == 1 || args->a.step == -1;
+    const rl_scan_view *result = args->output.data ? &args->output : args->decay.data ? &args->decay : &args->a;
+    bool along = result->step == 1 || result->step == -1;
     if (layout == RL_SPLIT_ROWS) return rl_split_row(size);
     if (layout != RL_SPLIT_ANY || along) return 0;
     int log2 = size > 4 ? 2 : 3;
