@@ -25,13 +25,13 @@
 
 #include "scan.h"
 
-enum { LINKS = 4, SPINS = 1000, PIECE_ROWS = RL_TILE_ROWS / 2 };
+enum { LINKS = 4, SPINS = 64, PIECE_ROWS = RL_TILE_ROWS / 2, GROUP_TILES = 4 };
 
 /* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
 #define NARROW_CANCELS 0x1p16
 #define WIDE_CANCELS 32.0
 #define NARROW_ENTRY 0x1p62
-#define WIDE_ENTRY 0x1p500
+#define WIDE_ENTRY 0x1p400
 
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
@@ -45,7 +45,7 @@ typedef struct link {
  */
 struct rl_scan_strip {
     link links[LINKS];
-    _Atomic int64_t next; /* the tile to take */
+    _Atomic int64_t next; /* the group of tiles to take */
     int64_t sequence, index;
     rl_scan_way way;
 };
@@ -392,24 +392,31 @@ static rl_scan_run run_of(const walk *w, int64_t t, int64_t steps)
                          .state = w->state[0]};
 }
 
-/* A tile by its run, if its summary may stand for it: one whose decays above 1 may hide in their product does not. */
-static bool run_tile_in_order(walk *w, int64_t index)
+/*
+ * What a run's summary says of the products within blocks: with decays up to 1 they only fall, and with decays up to
+ * 2 they were at most 2^64 below the next block's end, and above the last one.
+ */
+static bool judge_run(const rl_scan_run_summary *run, summary *s)
+{
+    *s = (summary){.decay = {run->decay}, .fresh = {run->fresh}, .least = {run->least}, .largest = {run->largest}};
+    if (run->largest > 1) s->least[0] *= 0x1p-64;
+    return run->largest <= 2;
+}
+
+/* Tiles from `index` on by their run, if its summary may stand for it. */
+static bool run_in_order(walk *w, int64_t index, int64_t tiles)
 {
     const rl_scan_job *job = w->job;
-    const int64_t t = index * w->tile_steps;
-    bool begins = t == 0 && !job->h_init.data;
-    if (begins || w->place.s.length - t <= w->tile_steps || !has_runs(w)) return false;
-    rl_scan_run run = run_of(w, t, w->tile_steps);
-    summary s = {.decay = {0}};
+    rl_scan_run run = run_of(w, index * w->tile_steps, tiles * w->tile_steps);
+    rl_scan_run_summary run_summary = job->wide->summarise_run(&run);
+    summary s;
     double end[2];
-    job->wide->summarise_run(&run, s.decay, s.fresh, s.largest);
-    s.least[0] = fabs(s.decay[0]);
-    if (!(s.largest[0] <= 1)) return false;
+    if (!judge_run(&run_summary, &s)) return false;
     get_state(w, index);
     if (!fold(job, &s, 0, w->state, end)) return false;
     run.state = w->state[0];
     w->state[0] = end[0];
-    put_state(w, index + 1);
+    put_state(w, index + tiles);
     job->wide->walk_run(&run);
     return true;
 }
@@ -441,6 +448,31 @@ static int64_t tiles_of(const walk *w)
     return (w->place.s.length + w->tile_steps - 1) / w->tile_steps;
 }
 
+/* Runs need neither the first tile, where it begins without a state, nor the last. */
+static void run_group_in_order(walk *w, int64_t first, int64_t end)
+{
+    const bool begins = first == 0 && !w->job->h_init.data, last = end == tiles_of(w);
+    const int64_t inner = first + begins, inner_end = end - last;
+    if (begins && inner <= inner_end) run_tile(w, 0);
+    if (inner >= inner_end || !run_in_order(w, inner, inner_end - inner))
+        for (int64_t tile = inner; tile < inner_end; tile++) run_tile(w, tile);
+    if (last) run_tile(w, end - 1);
+}
+
+/* The index-th group of tiles; answers whether there is one. */
+static bool run_group(walk *w, int64_t index)
+{
+    const bool runs = has_runs(w);
+    const int64_t all = tiles_of(w), first = index * (runs ? GROUP_TILES : 1);
+    if (first >= all) return false;
+    const int64_t end = runs && first + GROUP_TILES < all ? first + GROUP_TILES : runs ? all : first + 1;
+    if (runs)
+        run_group_in_order(w, first, end);
+    else
+        run_tile(w, first);
+    return true;
+}
+
 void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
                        const rl_scan_scratch *scratch)
 {
@@ -449,8 +481,7 @@ void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence
         run_alone(&w);
         return;
     }
-    for (int64_t tile = 0; tile < tiles_of(&w); tile++)
-        if (!run_tile_in_order(&w, tile)) run_tile(&w, tile);
+    for (int64_t group = 0; run_group(&w, group); group++) continue;
 }
 
 void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way way, int64_t sequence, int64_t index)
@@ -463,9 +494,5 @@ void rl_scan_run_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_
 {
     rl_scan_strip *strip = &job->strips[at];
     walk w = walk_of(job, strip->way, strip->sequence, strip->index, scratch, strip);
-    for (;;) {
-        int64_t tile = atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed);
-        if (tile >= tiles_of(&w)) return;
-        if (!run_tile_in_order(&w, tile)) run_tile(&w, tile);
-    }
+    while (run_group(&w, atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed))) continue;
 }

@@ -107,6 +107,14 @@ typedef struct rl_scan_run {
     double state;       /* in and out */
 } rl_scan_run;
 
+/* What a run does to its state: as rl_scan_summary, but `least` is that of the blocks' ends only. */
+typedef struct rl_scan_run_summary {
+    double decay, fresh, least, largest;
+} rl_scan_run_summary;
+
+/* No more steps than this are in a block. */
+enum { RL_BLOCK_MOST = 64 };
+
 /* Call it, after stores past the cache, before other threads may read what they wrote. */
 static inline void rl_scan_settle(void)
 {
@@ -141,8 +149,7 @@ typedef struct rl_scan_kernels {
 
     /* Only in the tables of double. */
     void (*walk_run)(rl_scan_run *run);
-    /* What the run does to its state: as rl_scan_summary's members, but `least` holds only where `largest` <= 1. */
-    void (*summarise_run)(const rl_scan_run *run, double *decay, double *fresh, double *largest);
+    rl_scan_run_summary (*summarise_run)(const rl_scan_run *run);
 } rl_scan_kernels;
 
 #endif

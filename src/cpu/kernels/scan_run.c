@@ -141,32 +141,29 @@ void RL_NAME(rl_scan_walk_run)(rl_scan_run *r)
         walk_run(r, false);
 }
 
-RL_INLINE void summarise_run(const rl_scan_run *r, double *decay, double *fresh, double *largest, bool falling)
+RL_INLINE rl_scan_run_summary summarise_run(const rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
-    double product = RL_DECAY_SCALE(false), sum = 0;
+    rl_scan_run_summary s = {.decay = RL_DECAY_SCALE(false), .least = RL_DECAY_SCALE(false)};
     vreal most = {0};
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
         load_block(r, &p, falling, a, row);
         for (int i = 0; i < LANES; i++) most = (vreal)greater_bits((vint)most, magnitude_bits(a[i]));
         pieces all = combine_lanes(summarise_rows(a, row));
-        sum = all.decay[LANES - 1] * sum + all.fresh[LANES - 1];
-        product *= all.decay[LANES - 1];
+        s.fresh = all.decay[LANES - 1] * s.fresh + all.fresh[LANES - 1];
+        s.decay *= all.decay[LANES - 1];
+        double size = __builtin_fabs(s.decay);
+        s.least = size < s.least ? size : s.least;
     }
-    *decay = product;
-    *fresh = sum;
-    *largest = most[0];
-    for (int lane = 1; lane < LANES; lane++)
-        if (!(most[lane] <= *largest)) *largest = most[lane];
+    for (int lane = 0; lane < LANES; lane++)
+        if (!(most[lane] <= s.largest)) s.largest = most[lane];
+    return s;
 }
 
-void RL_NAME(rl_scan_summarise_run)(const rl_scan_run *r, double *decay, double *fresh, double *largest)
+rl_scan_run_summary RL_NAME(rl_scan_summarise_run)(const rl_scan_run *r)
 {
-    if (r->falling)
-        summarise_run(r, decay, fresh, largest, true);
-    else
-        summarise_run(r, decay, fresh, largest, false);
+    return r->falling ? summarise_run(r, true) : summarise_run(r, false);
 }
 
 #endif

@@ -28,7 +28,7 @@ void RL_NAME(rl_scan_walk_columns)(const rl_scan_columns *columns);
 void RL_NAME(rl_scan_give_columns)(const rl_scan_columns *columns);
 void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan_summary *summaries);
 void RL_NAME(rl_scan_walk_run)(rl_scan_run *run);
-void RL_NAME(rl_scan_summarise_run)(const rl_scan_run *run, double *decay, double *fresh, double *largest);
+rl_scan_run_summary RL_NAME(rl_scan_summarise_run)(const rl_scan_run *run);
 
 extern const rl_scan_kernels RL_NAME(rl_scan_kernels);
 extern const rl_kernels RL_NAME(rl_kernels);
