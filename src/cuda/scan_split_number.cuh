@@ -11,6 +11,10 @@
  * loop's own order. A decay of exactly 0 is a reset: P is then written as -0, S owes nothing to what came before, and
  * infinities or NaNs in front of it vanish.  -0 stands for nothing else.
  *
+ * A state that is handed on is rounded to its own type: where the exact one is a number of that type, it is that
+ * number.  Without that a remainder far below an ulp, multiplied by later growth, would become what the loop does not
+ * have.
+ *
  * A product that underflows in double and comes back belongs to a float state that has underflowed as well, so that
  * nothing is lost that the loop keeps.  Between doubles that does not hold: there growth, the product of max(1, |a|),
  * is followed too.  A product below TINY becomes 0 where growth is at most MOST_GROWTH, NaN elsewhere (and is then
@@ -328,13 +332,20 @@ template <typename N> __device__ inline void mark(Summary<N> &sum, bool resets)
     sum.P = chosen(resets, number<W>(-0.0), unsigned_zero(sum.P));
 }
 
-/* P x + S into next; whether that may stand for the loop's own result. */
+/* As the states of the loop are. */
+template <typename N, typename W> __device__ inline W to_own_type(W x)
+{
+    return Wide<N>::open(Wide<N>::close(x));
+}
+
+/* P x + S, rounded, into next; whether that may stand for the loop's own result. */
 template <typename N, typename W> __device__ inline bool fold_plainly(W P, W S, W x, W &next)
 {
-    next = passed(P, x, S);
-    const double size = size_of(next);
+    const W exact = passed(P, x, S);
+    const double size = size_of(exact);
     bool accepted = (size_of(times(P, x)) <= Wide<N>::MARGIN * size) & (size <= Wide<N>::TOP);
-    if constexpr (Wide<N>::follows_growth) accepted = accepted && is_dropped_rightly<N>(P, x, next);
+    if constexpr (Wide<N>::follows_growth) accepted = accepted && is_dropped_rightly<N>(P, x, exact);
+    next = to_own_type<N>(exact);
     return accepted;
 }
 
@@ -343,7 +354,7 @@ template <typename N, typename W> __device__ inline bool fold(W P, W S, W x, W &
 {
     if (fold_plainly<N>(P, S, x, next)) return true;
     if (is_reset(P)) {
-        next = S;
+        next = to_own_type<N>(S);
         return size_of(S) <= Wide<N>::TOP;
     }
     next = x; /* NaN stays NaN until a reset */
