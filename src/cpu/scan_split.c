@@ -425,7 +425,7 @@ static bool run_in_order(walk *w, int64_t index, int64_t tiles)
 static void run_alone(walk *w)
 {
     const rl_scan_job *job = w->job;
-    const int64_t block = job->lanes * job->lanes, length = w->place.s.length;
+    const int64_t block = RL_BLOCK_STEPS, length = w->place.s.length;
     const int64_t first = job->h_init.data ? 0 : block, steps = (length - 1 - first) / block * block;
     rl_scan_place place = w->place;
     get_state(w, 0);

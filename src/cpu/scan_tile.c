@@ -4,6 +4,8 @@
 
 #include "scan.h"
 
+enum { CACHE_LINE = 64 };
+
 static char *tile_of(char *base, const rl_scan_job *job, int index)
 {
     return base + (size_t)index * RL_TILE_ROWS * job->vector_size;
@@ -147,10 +149,11 @@ bool rl_scan_has_columns(const rl_scan_job *job)
 }
 
 /* Falling rows end, not begin, at their first element. */
-static bool is_aligned_column(const rl_scan_job *job, rl_matrix m)
+static bool is_aligned_column(rl_matrix m)
 {
     if (m.data && m.row < 0) m.data = (char *)m.data + rill_dtype_size(m.dtype);
-    return rl_scan_is_aligned(job, &m, m.lane);
+    const uintptr_t offset = (uintptr_t)m.data | (uintptr_t)m.lane * rill_dtype_size(m.dtype);
+    return m.data == NULL || offset % CACHE_LINE == 0;
 }
 
 rl_scan_columns rl_scan_columns_of(const rl_scan_job *job, const rl_scan_place *place)
@@ -174,6 +177,5 @@ rl_scan_columns rl_scan_columns_of(const rl_scan_job *job, const rl_scan_place *
                              .da_lane = da.lane,
                              .falling = input.row < 0,
                              .a_is_constant = a.row == 0,
-                             .past_cache =
-                                 job->past_cache && is_aligned_column(job, out) && is_aligned_column(job, da)};
+                             .past_cache = job->past_cache && is_aligned_column(out) && is_aligned_column(da)};
 }

@@ -6,7 +6,10 @@
 
 #include "scan.h"
 
-enum { AHEAD = 512 }; /* bytes along a channel that are asked for early */
+enum {
+    AHEAD = 256,     /* bytes along a channel that are asked for early */
+    FIRST_STEPS = 64 /* whole cache lines of any type */
+};
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -141,7 +144,7 @@ void rl_scan_run_block(const rl_scan_job *job, const rl_scan_block *b, const rl_
         walk_rows(job, scratch, b, first, end);
         walk_tiles(job, scratch, b, end, length);
     } else if (b->end - b->first == job->lanes && rl_scan_has_columns(job)) {
-        first = least(first * job->lanes, length); /* so that whole vectors stay aligned */
+        first = least(first * FIRST_STEPS, length); /* so that whole lines stay aligned */
         walk_tiles(job, scratch, b, 0, first);
         end = walk_columns(job, scratch, b, first, end);
         walk_tiles(job, scratch, b, end, length);

@@ -86,7 +86,7 @@ typedef struct rl_scan_columns {
     int64_t a_lane, input_lane, before_lane, out_lane, da_lane;
     bool falling;       /* the next row lies before the last one in memory, in every tensor */
     bool a_is_constant; /* all rows have the decays at `a` */
-    bool past_cache;    /* out and da are better not kept in cache, and aligned to a vector's elements everywhere */
+    bool past_cache;    /* out and da are better not kept in cache, and whole lines of it lie at the first rows */
     int64_t ahead;      /* bytes from what is read now to what will be read soon */
     bool no_resets;     /* give_columns: no decay in the tile is 0 */
     void *tile_a, *tile_input; /* a and input as rows in scratch memory, in give_columns and take_columns */
@@ -112,8 +112,8 @@ typedef struct rl_scan_run_summary {
     double decay, fresh, least, largest;
 } rl_scan_run_summary;
 
-/* No more steps than this are in a block. */
-enum { RL_BLOCK_MOST = 64 };
+/* Steps that are whole blocks, and whole cache lines, in every instruction set. */
+enum { RL_BLOCK_STEPS = 64 };
 
 /* Call it, after stores past the cache, before other threads may read what they wrote. */
 static inline void rl_scan_settle(void)

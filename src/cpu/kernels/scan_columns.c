@@ -43,44 +43,65 @@ RL_INLINE void load_decays(vreal *rows, const rl_scan_columns *c, column a, rill
     for (int i = 0; i < LANES; i++) rows[i] = same;
 }
 
-/* plain: no decay is 0. */
-RL_INLINE vreal forward(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling, const vreal *a,
-                        vreal *row, vreal h, bool plain)
+/* How a group of rows is taken: plain, no decay is 0; line, its place in a cache line, or -1 for ordinary stores. */
+typedef struct group {
+    rill_dtype dtype;
+    bool falling, plain;
+    int line;
+    lines *out, *da;
+} group;
+
+RL_INLINE void put_columns(lines *l, column to, const vreal *rows, group g)
 {
-    if (plain)
+    if (g.line >= 0)
+        stream_columns(l, to, rows, g.line, g.falling, g.dtype);
+    else
+        store_columns(to, rows, g.falling, g.dtype);
+}
+
+RL_INLINE vreal forward(const places *p, group g, const vreal *a, vreal *row, vreal h)
+{
+    if (g.plain)
         for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
     else
         for (int i = 0; i < LANES; i++) row[i] = h = step_forward(a[i], row[i], h, false);
-    store_columns(p->out, row, falling, dtype, c->past_cache);
+    put_columns(g.out, p->out, row, g);
     return h;
 }
 
-RL_INLINE vreal back(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling, const vreal *a,
-                     vreal *row, vreal u)
+RL_INLINE vreal back(const rl_scan_columns *c, const places *p, group g, const vreal *a, vreal *row, vreal u)
 {
     vreal before[LANES];
     for (int i = 0; i < LANES; i++) {
         row[i] += u;
         u = step_back(a[i], row[i], false);
     }
-    if (c->out) store_columns(p->out, row, falling, dtype, c->past_cache);
+    if (c->out) put_columns(g.out, p->out, row, g);
     if (!c->da) return u;
-    load_columns(before, p->before, falling, dtype);
-    fetch_columns(p->before, falling, dtype, c->ahead);
+    load_columns(before, p->before, g.falling, g.dtype);
+    fetch_columns(p->before, g.falling, g.dtype, c->ahead);
     for (int i = 0; i < LANES; i++) before[i] = decay_gradient(a[i], before[i], row[i], false);
-    store_columns(p->da, before, falling, dtype, c->past_cache);
+    put_columns(g.da, p->da, before, g);
     return u;
 }
 
-RL_INLINE vreal step_columns(const rl_scan_columns *c, const places *p, rill_dtype dtype, bool falling,
-                             const vreal *a, vreal *row, vreal state, bool plain)
+RL_INLINE vreal step_columns(const rl_scan_columns *c, const places *p, group g, const vreal *a, vreal *row,
+                             vreal state)
 {
-    return c->rule.back ? back(c, p, dtype, falling, a, row, state)
-                        : forward(c, p, dtype, falling, a, row, state, plain);
+    return c->rule.back ? back(c, p, g, a, row, state) : forward(p, g, a, row, state);
+}
+
+/* The place in a line of the group of rows from t on; lines that the rows do not fill are stored as others. */
+RL_INLINE int line_of(const rl_scan_columns *c, int64_t t, rill_dtype dtype)
+{
+    const int64_t groups = groups_of_line(dtype), index = t / LANES, all = c->rows / LANES;
+    return c->past_cache && index < all / groups * groups ? (int)(index % groups) : -1;
 }
 
 RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
 {
+    lines out, da;
+    group g = {.dtype = dtype, .falling = falling, .out = &out, .da = &da};
     places p = places_of(c, dtype);
     vreal state = *(const vreal *)c->state;
     for (int64_t t = 0; t < c->rows; t += LANES) {
@@ -88,7 +109,8 @@ RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
         load_decays(a, c, p.a, dtype, falling);
         load_columns(row, p.input, falling, dtype);
         fetch_columns(p.input, falling, dtype, c->ahead);
-        state = step_columns(c, &p, dtype, falling, a, row, state, false);
+        g.line = line_of(c, t, dtype);
+        state = step_columns(c, &p, g, a, row, state);
         move_on(&p, c, dtype, falling);
     }
     *(vreal *)c->state = state;
@@ -97,6 +119,8 @@ RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
 /* Two vectors of pieces side by side: while one waits for its last step, the other goes on. */
 RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling, bool plain)
 {
+    lines out[2], da[2];
+    group g = {.dtype = dtype, .falling = falling, .plain = plain};
     places p[2] = {places_of(&c[0], dtype), places_of(&c[1], dtype)};
     vreal state[2] = {*(const vreal *)c[0].state, *(const vreal *)c[1].state};
     for (int64_t t = 0; t < c->rows; t += LANES)
@@ -106,7 +130,8 @@ RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling, bo
             vreal row[LANES];
             for (int i = 0; i < LANES; i++) row[i] = tile_input[i];
             fetch_columns(p[set].input, falling, dtype, c->ahead);
-            state[set] = step_columns(&c[set], &p[set], dtype, falling, tile_a, row, state[set], plain);
+            g.line = line_of(c, t, dtype), g.out = &out[set], g.da = &da[set];
+            state[set] = step_columns(&c[set], &p[set], g, tile_a, row, state[set]);
             move_on(&p[set], &c[set], dtype, falling);
         }
     for (int set = 0; set < 2; set++) *(vreal *)c[set].state = state[set];

@@ -5,7 +5,19 @@
 #include <stdbool.h>
 
 #include "convert.h"
-#include "transpose.h"
+#include "scan_turn.h"
+
+#define RL_LINE_BYTES 64 /* of a cache line */
+
+/* A vector of bytes past the cache; both places are aligned to it. */
+RL_INLINE void stream_vector(char *to, const char *from)
+{
+#if defined(__x86_64__)
+    RL_OP(stream)((real *)to, *(const vreal *)from);
+#else
+    memcpy(to, from, RL_VECTOR_BYTES);
+#endif
+}
 
 /* LANES neighbouring elements past the cache, where the machine can; the place is aligned to all of them. */
 RL_INLINE void stream_elements(char *to, vreal value, rill_dtype dtype)
@@ -47,77 +59,6 @@ RL_INLINE column rows_on(column c, bool falling, int64_t rows, rill_dtype dtype)
     return c;
 }
 
-#if defined(__AVX512F__)
-/*
- * LANES columns of LANES numbers, turned on their way from memory: halves of two of them are joined by the load, so
- * that one stage of the transposition falls away, and all but the last of the others stay within 16 bytes, which is
- * twice as fast as moving between them.
- */
-RL_INLINE vreal join(const char *lower, const char *upper)
-{
-    __m512d low = _mm512_castpd256_pd512(_mm256_loadu_pd((const double *)lower));
-    return (vreal)_mm512_insertf64x4(low, _mm256_loadu_pd((const double *)upper), 1);
-}
-
-RL_INLINE vreal even_parts(vreal x, vreal y)
-{
-    return (vreal)_mm512_shuffle_f64x2((__m512d)x, (__m512d)y, 0x88);
-}
-
-RL_INLINE vreal odd_parts(vreal x, vreal y)
-{
-    return (vreal)_mm512_shuffle_f64x2((__m512d)x, (__m512d)y, 0xdd);
-}
-
-#if RL_REAL_BITS == 64
-RL_INLINE void load_turned(vreal *v, const char *at, int64_t lane)
-{
-    for (int half = 0; half < 2; half++, at += 32) {
-        const char *const upper = at + 4 * lane;
-        vreal a = join(at, at + 2 * lane), b = join(at + lane, at + 3 * lane);
-        vreal c = join(upper, upper + 2 * lane), d = join(upper + lane, upper + 3 * lane);
-        vreal first = _mm512_unpacklo_pd(a, b), second = _mm512_unpacklo_pd(c, d);
-        v[4 * half] = even_parts(first, second);
-        v[4 * half + 2] = odd_parts(first, second);
-        first = _mm512_unpackhi_pd(a, b), second = _mm512_unpackhi_pd(c, d);
-        v[4 * half + 1] = even_parts(first, second);
-        v[4 * half + 3] = odd_parts(first, second);
-    }
-}
-#else
-/* Squares of 4 numbers, each within 16 bytes. */
-RL_INLINE void turn_fours(vreal *v)
-{
-    vreal a = _mm512_unpacklo_ps(v[0], v[1]), b = _mm512_unpackhi_ps(v[0], v[1]);
-    vreal c = _mm512_unpacklo_ps(v[2], v[3]), d = _mm512_unpackhi_ps(v[2], v[3]);
-    v[0] = (vreal)_mm512_unpacklo_pd((__m512d)a, (__m512d)c);
-    v[1] = (vreal)_mm512_unpackhi_pd((__m512d)a, (__m512d)c);
-    v[2] = (vreal)_mm512_unpacklo_pd((__m512d)b, (__m512d)d);
-    v[3] = (vreal)_mm512_unpackhi_pd((__m512d)b, (__m512d)d);
-}
-
-RL_INLINE void load_turned(vreal *v, const char *at, int64_t lane)
-{
-    for (int half = 0; half < 2; half++, at += 32) {
-        const char *const upper = at + 8 * lane;
-        vreal x[4], y[4];
-        for (int i = 0; i < 4; i++) x[i] = join(at + i * lane, at + (i + 4) * lane);
-        for (int i = 0; i < 4; i++) y[i] = join(upper + i * lane, upper + (i + 4) * lane);
-        turn_fours(x);
-        turn_fours(y);
-        for (int i = 0; i < 4; i++) v[8 * half + i] = even_parts(x[i], y[i]);
-        for (int i = 0; i < 4; i++) v[8 * half + 4 + i] = odd_parts(x[i], y[i]);
-    }
-}
-#endif
-#else
-RL_INLINE void load_turned(vreal *v, const char *at, int64_t lane)
-{
-    for (int i = 0; i < LANES; i++) v[i] = load_any(at + i * lane);
-    transpose(v);
-}
-#endif
-
 /* What lies `ahead` bytes on will be read later. */
 RL_INLINE void fetch_columns(column c, bool falling, rill_dtype dtype, int64_t ahead)
 {
@@ -134,21 +75,53 @@ RL_INLINE void load_columns(vreal *rows, column c, bool falling, rill_dtype dtyp
         load_turned(v, at, c.lane);
     } else {
         for (int lane = 0; lane < LANES; lane++) v[lane] = load_elements(at + lane * c.lane, dtype);
-        transpose(v);
+        turn_registers(v);
     }
     for (int i = 0; i < LANES; i++) rows[falling ? LANES - 1 - i : i] = v[i];
 }
 
-RL_INLINE void store_columns(column c, const vreal *rows, bool falling, rill_dtype dtype, bool past_cache)
+RL_INLINE void turn_rows(vreal *v, const vreal *rows, bool falling)
+{
+    for (int i = 0; i < LANES; i++) v[i] = rows[falling ? LANES - 1 - i : i];
+    turn_registers(v);
+}
+
+RL_INLINE void store_columns(column c, const vreal *rows, bool falling, rill_dtype dtype)
 {
     vreal v[LANES];
     char *at = lowest(c, falling, dtype);
-    for (int i = 0; i < LANES; i++) v[i] = rows[falling ? LANES - 1 - i : i];
-    transpose(v);
-    if (past_cache)
+    turn_rows(v, rows, falling);
+    for (int lane = 0; lane < LANES; lane++, at += c.lane) store_elements(at, v[lane], dtype);
+}
+
+/* Groups of LANES rows whose columns fill cache lines together. */
+RL_INLINE int groups_of_line(rill_dtype dtype)
+{
+    return RL_LINE_BYTES / (LANES * element_size(dtype));
+}
+
+/* The columns' lines as they fill. */
+typedef struct lines {
+    char bytes[LANES][RL_LINE_BYTES] __attribute__((aligned(RL_LINE_BYTES)));
+} lines;
+
+/* Past the cache, a line at a time: parts of one that come apart would cost a transfer each.  Group `group` of it. */
+RL_INLINE void stream_columns(lines *l, column c, const vreal *rows, int group, bool falling, rill_dtype dtype)
+{
+    const int groups = groups_of_line(dtype), bytes = LANES * element_size(dtype);
+    vreal v[LANES];
+    char *at = lowest(c, falling, dtype);
+    turn_rows(v, rows, falling);
+    if (groups == 1) {
         for (int lane = 0; lane < LANES; lane++, at += c.lane) stream_elements(at, v[lane], dtype);
-    else
-        for (int lane = 0; lane < LANES; lane++, at += c.lane) store_elements(at, v[lane], dtype);
+        return;
+    }
+    const int place = falling ? groups - 1 - group : group;
+    for (int lane = 0; lane < LANES; lane++) store_elements(l->bytes[lane] + place * bytes, v[lane], dtype);
+    if (group < groups - 1) return;
+    if (!falling) at -= (groups - 1) * bytes;
+    for (int lane = 0; lane < LANES; lane++, at += c.lane)
+        for (int i = 0; i < RL_LINE_BYTES; i += RL_VECTOR_BYTES) stream_vector(at + i, l->bytes[lane] + i);
 }
 
 #endif

@@ -113,6 +113,15 @@ RL_INLINE int agree(vreal ends, vreal begins)
     return all_at_most((vreal)magnitude_bits(ends - begins), (vreal)magnitude_bits(ends) * splat(AGREEMENT));
 }
 
+/* A block is whole lines, in order. */
+RL_INLINE void stream_block(column c, const vreal *rows, bool falling)
+{
+    vreal v[LANES];
+    char *at = lowest(c, falling, RILL_F64);
+    turn_rows(v, rows, falling);
+    for (int lane = 0; lane < LANES; lane++, at += c.lane) stream_elements(at, v[lane], RILL_F64);
+}
+
 RL_INLINE void walk_run(rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
@@ -124,7 +133,10 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling)
         vreal ends = fma_(all.decay, entering, all.fresh), h = shift(ends, entering, 1);
         for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
         if (__builtin_expect(agree(h, ends), 1)) {
-            store_columns(p.out, row, falling, RILL_F64, r->past_cache);
+            if (r->past_cache)
+                stream_block(p.out, row, falling);
+            else
+                store_columns(p.out, row, falling, RILL_F64);
             entering = splat(ends[LANES - 1]);
         } else {
             entering = splat(walk_steps(r, &p, entering[0]));
