@@ -118,13 +118,32 @@ static void run_task(const rl_scan_job *job, const rl_scan_scratch *scratch, int
     rl_scan_way way = way_of(job, b.s.length);
     if (is_shared(job, way, b.s.length)) return;
     if (way != RL_SCAN_WHOLE) {
-        if (index < strips_of(job, way)) rl_scan_run_strip(job, way, sequence, index, scratch);
+        if (index >= strips_of(job, way) || rl_scan_run_strip(job, way, sequence, index, scratch)) return;
+        b = rl_scan_block_of(job, way, sequence, index);
+        rl_scan_run_block(job, &b, scratch);
         return;
     }
     if (index >= job->blocks) return;
     b.first = index * job->block_vectors * job->lanes;
     b.end = index + 1 == job->blocks ? job->channels : b.first + job->block_vectors * job->lanes;
     rl_scan_run_block(job, &b, scratch);
+}
+
+/* Every thread of the team calls it. */
+static void run_shared(const rl_scan_job *job, const rl_scan_scratch *scratch)
+{
+    if (job->strip_count == 0) return;
+    for (int64_t i = 0; i < job->strip_count; i++)
+        rl_scan_look_at_shared_strip(job, i, scratch, omp_get_thread_num());
+#pragma omp barrier
+    for (int64_t i = 0; i < job->strip_count; i++) rl_scan_run_shared_strip(job, i, scratch);
+    rl_scan_settle();
+#pragma omp barrier
+#pragma omp for schedule(dynamic) nowait
+    for (int64_t i = 0; i < job->strip_count; i++) {
+        rl_scan_block block;
+        if (rl_scan_must_repeat(job, i, &block)) rl_scan_run_block(job, &block, scratch);
+    }
 }
 
 static rill_status run(rill_context *context, rl_scan_job *job)
@@ -139,7 +158,7 @@ static rill_status run(rill_context *context, rl_scan_job *job)
 #pragma omp parallel num_threads(job->threads)
     {
         rl_scan_scratch scratch = rl_scan_scratch_of(job, omp_get_thread_num());
-        for (int64_t i = 0; i < job->strip_count; i++) rl_scan_run_shared_strip(job, i, &scratch);
+        run_shared(job, &scratch);
 #pragma omp for schedule(dynamic, chunk) nowait
         for (int64_t task = 0; task < tasks; task++) run_task(job, &scratch, task / each, task % each);
         if (job->past_cache) rl_scan_settle();

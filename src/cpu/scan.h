@@ -68,6 +68,10 @@ typedef struct rl_scan_place {
 /* The tile of a place, without its state. */
 rl_scan_tile rl_scan_load_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place);
 
+/* Its decays alone; and the largest magnitude of a tile's decays, NaN where any is, for states of double. */
+rl_scan_tile rl_scan_load_decays(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place);
+double rl_scan_largest_decay(const rl_scan_job *job, const rl_scan_tile *tile);
+
 /* Its results, once it has been walked. */
 void rl_scan_store_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place);
 
@@ -95,12 +99,20 @@ typedef struct rl_scan_strip rl_scan_strip;
 
 size_t rl_scan_strip_size(void);
 
-/* Walks a strip alone. */
-void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
+/* The channels of a strip. */
+rl_scan_block rl_scan_block_of(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index);
+
+/* Walks a strip alone.  False: its channels are for the loop, and no state has left it; its results are not right. */
+bool rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
                        const rl_scan_scratch *scratch);
 
-/* The strip that threads share, by index in job->strips; every thread calls run. */
+/*
+ * The strip that threads share, by index in job->strips; every thread calls look, and then run.  When all have come
+ * back from that, the last function tells whether its channels, the block, are for the loop.
+ */
 void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way way, int64_t sequence, int64_t index);
+void rl_scan_look_at_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_scratch *scratch, int thread);
 void rl_scan_run_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_scratch *scratch);
+bool rl_scan_must_repeat(const rl_scan_job *job, int64_t at, rl_scan_block *block);
 
 #endif

@@ -5,17 +5,7 @@
  * walks from its own in the loop's order.  Threads take tiles in turn; the state that enters the next tile is handed
  * on before the walk.  So the numbers are the same however many threads there are.
  *
- * When the summary may stand for the walk.  The state that leaves is e' = P e + S.  Rounding made P and S; in P e its
- * share is at most about 2 n u |P e| over n steps (u: the unit roundoff of double), for prefix and suffix products
- * multiply to P.  S is the loop's own walk from zero, and errs as the loop does.  So e' is as good as the loop's
- * where |P e| is not much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the large
- * numbers, may be better.  That holds if P and S themselves are sound:
- *   - a running product that overflows stays infinite or turns NaN (the scales in kernels/scan.h make states that the
- *     loop could overflow on show here too, given a bounded e);
- *   - one that leaves the normal range may have lost its bits and grown again: then P is not used, but if no decay is
- *     above 1, so that P cannot have grown, and even its bound times e is nothing beside S;
- *   - a reset drops e whatever it is: S is then the loop's walk from the reset on.
- * In all other cases the piece is walked, in the loop's order and precision, to find the state that leaves it.
+ * Which summaries may stand for the walk, and which channels are left to the loop, is told in scan_fold.c.
  */
 #include <float.h>
 #include <math.h>
@@ -23,15 +13,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "scan.h"
+#include "scan_fold.h"
 
 enum { LINKS = 4, SPINS = 64, PIECE_ROWS = RL_TILE_ROWS / 2, GROUP_TILES = 4 };
-
-/* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
-#define NARROW_CANCELS 0x1p16
-#define WIDE_CANCELS 32.0
-#define NARROW_ENTRY 0x1p62
-#define WIDE_ENTRY 0x1p400
 
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
@@ -46,112 +30,14 @@ typedef struct link {
 struct rl_scan_strip {
     link links[LINKS];
     _Atomic int64_t next; /* the group of tiles to take */
+    _Atomic bool grows;   /* decays above 1 were met, where they may not be: the loop must walk it all again */
     int64_t sequence, index;
     rl_scan_way way;
 };
 
-/* A tile's summary, and the state that enters each lane. */
-typedef struct summary {
-    double decay[RL_MOST_LANES], fresh[RL_MOST_LANES], least[RL_MOST_LANES], largest[RL_MOST_LANES],
-        reset[RL_MOST_LANES];
-    double entry[RL_MOST_LANES];
-} summary;
-
 size_t rl_scan_strip_size(void)
 {
     return sizeof(rl_scan_strip);
-}
-
-/* Summaries */
-
-/* Answers how many there are: a vector of float is two of double. */
-static int parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, summary *s, rl_scan_summary part[2])
-{
-    const int64_t lanes = job->lanes * job->parts, at_once = job->narrow ? lanes / 2 : lanes;
-    for (int64_t lane = 0; lane < lanes; lane += at_once)
-        part[lane / at_once] = (rl_scan_summary){.rule = job->rule,
-                                                 .narrow = job->narrow,
-                                                 .rows = tile->rows,
-                                                 .pitch = lanes,
-                                                 .a = (const char *)tile->a + (size_t)lane * job->real_size,
-                                                 .input = (const char *)tile->input + (size_t)lane * job->real_size,
-                                                 .decay = s->decay + lane,
-                                                 .fresh = s->fresh + lane,
-                                                 .least = s->least + lane,
-                                                 .largest = s->largest + lane,
-                                                 .reset = s->reset + lane};
-    return job->narrow ? 2 : 1;
-}
-
-static void summarise(const rl_scan_job *job, const rl_scan_tile *tile, summary *s)
-{
-    rl_scan_summary part[2];
-    const int count = parts_of_summary(job, tile, s, part);
-    for (int i = 0; i < count; i++) job->wide->summarise(&part[i]);
-}
-
-static double size_of(const double *x, int64_t parts)
-{
-    return parts == 2 ? fabs(x[0]) + fabs(x[1]) : fabs(x[0]);
-}
-
-/* end = P e + S as the lane's summary has it; answers whether that may stand for the walk: see the top. */
-static bool fold(const rl_scan_job *job, const summary *s, int64_t lane, const double *e, double *end)
-{
-    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
-    const double entry_most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
-    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
-    const int64_t parts = job->parts;
-    for (int64_t i = 0; i < parts; i++) end[i] = s->fresh[lane + i] * fresh_unit;
-    if (s->reset[lane] != 0) return true;
-    double fresh = size_of(end, parts), entry = size_of(e, parts), decay = size_of(s->decay + lane, parts);
-    if (!(fresh <= DBL_MAX && decay <= DBL_MAX && entry <= entry_most)) return false;
-    if (entry == 0) return true;
-    if (!(s->least[lane] >= RL_LEAST_DECAY)) {
-        double bound = RL_LEAST_DECAY * decay_unit * 2 * entry;
-        return s->largest[lane] <= 1 && (job->narrow || bound <= fresh * 0x1p-60);
-    }
-    double P[2] = {s->decay[lane] * decay_unit, parts == 2 ? s->decay[lane + 1] * decay_unit : 0}, product[2];
-    product[0] = parts == 2 ? P[0] * e[0] - P[1] * e[1] : P[0] * e[0];
-    product[1] = parts == 2 ? P[0] * e[1] + P[1] * e[0] : 0;
-    for (int64_t i = 0; i < parts; i++) end[i] += product[i];
-    double size = size_of(end, parts);
-    return size <= DBL_MAX && size_of(product, parts) <= cancels * size;
-}
-
-/* The common case of a real lane, in few operations: no product came near 0, and the terms do not cancel. */
-static bool fold_plainly(const rl_scan_job *job, const summary *s, int64_t lane, double *state)
-{
-    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
-    const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY, e = *state;
-    double product = s->decay[lane] * (1 / RL_DECAY_SCALE(job->narrow)) * e;
-    double fresh = s->fresh[lane] * (1 / RL_FRESH_SCALE(job->narrow)), end = product + fresh;
-    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh) <= DBL_MAX;
-    bool holds = fabs(e) <= most && fabs(product) <= cancels * fabs(end) && fabs(end) <= DBL_MAX;
-    if (sound && holds) *state = end;
-    return sound && holds;
-}
-
-static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const summary *s, int64_t lane, double *state)
-{
-    double end[2];
-    if (job->parts == 1 && fold_plainly(job, s, lane, state)) return;
-    if (!fold(job, s, lane, state, end)) {
-        memcpy(end, state, sizeof(double) * (size_t)job->parts);
-        job->kernels->walk_lane(tile, lane, end);
-    }
-    memcpy(state, end, sizeof(double) * (size_t)job->parts);
-}
-
-/* From the state before the tile to those that enter the lanes, and to the one after the tile. */
-static void pass_through(const rl_scan_job *job, rl_scan_way way, const rl_scan_tile *tile, summary *s, double *state)
-{
-    const int64_t lanes = job->lanes * job->parts;
-    for (int64_t lane = 0; lane < lanes; lane += job->parts) {
-        double *own = way == RL_SCAN_OVER_TIME ? state : state + lane;
-        memcpy(s->entry + lane, own, sizeof(double) * (size_t)job->parts);
-        pass_lane(job, tile, s, lane, own);
-    }
 }
 
 /* States as double and as real */
@@ -181,6 +67,7 @@ typedef struct walk {
     rl_scan_place place; /* of the tile at hand */
     int64_t tile_steps;
     double state[RL_MOST_LANES]; /* before the tile at hand */
+    bool grows;                  /* as in the strip */
 } walk;
 
 static walk walk_of(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
@@ -224,12 +111,24 @@ static void get_state(walk *w, int64_t tile)
     }
 }
 
+/* Told before the state is, so that whoever has the state of a later tile knows. */
 static void put_state(const walk *w, int64_t tile)
 {
     if (!w->shared) return;
+    if (w->grows) atomic_store_explicit(&w->shared->grows, true, memory_order_relaxed);
     link *l = &w->shared->links[tile % LINKS];
     memcpy(l->state, w->state, sizeof w->state);
     atomic_store_explicit(&l->tile, tile, memory_order_release);
+}
+
+static bool is_for_the_loop(const walk *w)
+{
+    return w->grows || (w->shared && atomic_load_explicit(&w->shared->grows, memory_order_relaxed));
+}
+
+static void leave(const walk *w, const rl_scan_place *place)
+{
+    if (!is_for_the_loop(w)) rl_scan_store_state(w->job, place, w->scratch->state);
 }
 
 /* From the lanes' states in scratch. */
@@ -242,13 +141,14 @@ static void finish_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, 
 }
 
 /* The sequence's last steps in one lane: fewer than make pieces, but always the very last. */
-static void walk_rest(const walk *w, rl_scan_place place)
+static void walk_rest(walk *w, rl_scan_place place)
 {
     memset(w->scratch->state, 0, w->job->vector_size);
     double state[RL_MOST_LANES] = {0};
     memcpy(state, w->state, sizeof(double) * (size_t)w->job->parts);
     narrow(w->job, w->scratch->state, state);
     rl_scan_tile tile = rl_scan_load_tile(w->job, w->scratch, &place);
+    if (!w->job->narrow) w->grows |= rl_scan_grows(w->job, rl_scan_largest_decay(w->job, &tile));
     finish_tile(w->job, w->scratch, &tile, &place);
 }
 
@@ -280,7 +180,7 @@ typedef struct vector {
     rl_scan_place place;
     rl_scan_scratch scratch;
     rl_scan_tile tile;
-    summary s;
+    rl_scan_folding s;
 } vector;
 
 static void take_vectors(const walk *w, vector *v, int count, bool straight, rl_scan_columns *columns)
@@ -292,17 +192,17 @@ static void take_vectors(const walk *w, vector *v, int count, bool straight, rl_
         if (straight && !job->narrow) {
             v[i].tile = (rl_scan_tile){
                 .rule = job->rule, .rows = v[i].place.rows, .a = v[i].scratch.a, .input = v[i].scratch.input};
-            parts_of_summary(job, &v[i].tile, &v[i].s, &parts[i]);
+            rl_scan_parts_of_summary(job, &v[i].tile, &v[i].s, &parts[i]);
         } else {
             v[i].tile = rl_scan_load_tile(job, &v[i].scratch, &v[i].place);
-            summarise(job, &v[i].tile, &v[i].s);
+            rl_scan_summarise_tile(job, &v[i].tile, &v[i].s);
         }
     }
     if (straight && !job->narrow) job->wide->take_columns(columns, parts);
 }
 
 /* A product that stayed away from 0 met no decay of 0. */
-static bool has_no_resets(const rl_scan_job *job, const summary *s)
+static bool has_no_resets(const rl_scan_job *job, const rl_scan_folding *s)
 {
     bool none = true;
     for (int64_t lane = 0; lane < job->lanes * job->parts; lane++) {
@@ -331,7 +231,8 @@ static void run_vectors(walk *w, const rl_scan_place *place, int count, int64_t 
     take_vectors(w, v, count, straight, columns);
     get_state(w, index);
     for (int i = 0; i < count; i++) {
-        pass_through(job, w->way, &v[i].tile, &v[i].s, w->state);
+        w->grows |= rl_scan_tile_grows(job, &v[i].s);
+        rl_scan_pass_through(job, w->way, &v[i].tile, &v[i].s, w->state);
         columns[i].no_resets = has_no_resets(job, &v[i].s);
     }
     if (!last) put_state(w, index + 1);
@@ -365,7 +266,7 @@ static void run_tile(walk *w, int64_t index)
         place.lanes = 1, place.piece = 0;
         walk_rest(w, place);
     }
-    rl_scan_store_state(job, &place, w->scratch->state);
+    leave(w, &place);
 }
 
 /* Runs: float64 whose steps are neighbours is read, walked and written in the order of memory (kernels/scan_run.c).
@@ -396,9 +297,13 @@ static rl_scan_run run_of(const walk *w, int64_t t, int64_t steps)
  * What a run's summary says of the products within blocks: with decays up to 1 they only fall, and with decays up to
  * 2 they were at most 2^64 below the next block's end, and above the last one.
  */
-static bool judge_run(const rl_scan_run_summary *run, summary *s)
+static bool judge_run(const rl_scan_run_summary *run, rl_scan_folding *s)
 {
-    *s = (summary){.decay = {run->decay}, .fresh = {run->fresh}, .least = {run->least}, .largest = {run->largest}};
+    *s = (rl_scan_folding){.decay = {run->decay},
+                           .decay_low = {run->decay_low},
+                           .fresh = {run->fresh},
+                           .least = {run->least},
+                           .largest = {run->largest}};
     if (run->largest > 1) s->least[0] *= 0x1p-64;
     return run->largest <= 2;
 }
@@ -409,11 +314,12 @@ static bool run_in_order(walk *w, int64_t index, int64_t tiles)
     const rl_scan_job *job = w->job;
     rl_scan_run run = run_of(w, index * w->tile_steps, tiles * w->tile_steps);
     rl_scan_run_summary run_summary = job->wide->summarise_run(&run);
-    summary s;
+    rl_scan_folding s;
     double end[2];
+    w->grows |= rl_scan_grows(job, run_summary.largest);
     if (!judge_run(&run_summary, &s)) return false;
     get_state(w, index);
-    if (!fold(job, &s, 0, w->state, end)) return false;
+    if (!rl_scan_fold(job, &s, 0, w->state, end)) return false;
     run.state = w->state[0];
     w->state[0] = end[0];
     put_state(w, index + tiles);
@@ -437,10 +343,11 @@ static void run_alone(walk *w)
     rl_scan_run run = run_of(w, first, steps);
     job->wide->walk_run(&run);
     w->state[0] = run.state;
+    w->grows |= rl_scan_grows(job, run.largest);
     place.t = first + steps;
     place.rows = length - place.t;
     walk_rest(w, place);
-    rl_scan_store_state(job, &place, w->scratch->state);
+    leave(w, &place);
 }
 
 static int64_t tiles_of(const walk *w)
@@ -473,15 +380,50 @@ static bool run_group(walk *w, int64_t index)
     return true;
 }
 
-void rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
+/* A part of the strip, a tile's rows at a time; over time with all lanes, as long as they have whole pieces. */
+static bool grows_within(const walk *w, int64_t t, int64_t end)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t lanes = w->way == RL_SCAN_OVER_TIME ? job->lanes : 1;
+    for (rl_scan_place place = w->place; t<end; t += place.piece> 0 ? place.rows * lanes : place.rows) {
+        int64_t rows = (end - t) / lanes;
+        place.t = t, place.piece = 0, place.lanes = w->place.lanes;
+        if (rows > RL_TILE_ROWS) rows = RL_TILE_ROWS;
+        if (w->way == RL_SCAN_OVER_TIME && rows > 0)
+            place.piece = rows, place.lanes = lanes;
+        else if (w->way == RL_SCAN_OVER_TIME)
+            rows = end - t;
+        place.rows = rows;
+        rl_scan_tile tile = rl_scan_load_decays(job, w->scratch, &place);
+        if (rl_scan_grows(job, rl_scan_largest_decay(job, &tile))) return true;
+    }
+    return false;
+}
+
+/*
+ * In place the results take the place of what a second walk would need, so that the decays are looked at first: those
+ * of one thread's share, but for the one that is not read.
+ */
+static bool grows_in_place(const walk *w, int thread, int threads)
+{
+    const rl_scan_job *job = w->job;
+    const bool unread = !job->h_init.data; /* in place is never backward */
+    if (job->narrow || job->input.data != job->out.data) return false;
+    const int64_t length = job->a.stride[1] == 0 ? 1 + unread : w->place.s.length, share = length / threads + 1;
+    const int64_t first = share * thread, end = first + share < length ? first + share : length;
+    return grows_within(w, first + (thread == 0 && unread), end);
+}
+
+bool rl_scan_run_strip(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index,
                        const rl_scan_scratch *scratch)
 {
     walk w = walk_of(job, way, sequence, index, scratch, NULL);
-    if (has_runs(&w) && !job->reproducible) {
+    if (grows_in_place(&w, 0, 1)) return false;
+    if (has_runs(&w) && !job->reproducible)
         run_alone(&w);
-        return;
-    }
-    for (int64_t group = 0; run_group(&w, group); group++) continue;
+    else
+        for (int64_t group = 0; !w.grows && run_group(&w, group); group++) continue;
+    return !w.grows;
 }
 
 void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way way, int64_t sequence, int64_t index)
@@ -490,9 +432,33 @@ void rl_scan_make_shared_strip(const rl_scan_job *job, int64_t at, rl_scan_way w
     *strip = (rl_scan_strip){.sequence = sequence, .index = index, .way = way};
 }
 
+void rl_scan_look_at_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_scratch *scratch, int thread)
+{
+    rl_scan_strip *strip = &job->strips[at];
+    walk w = walk_of(job, strip->way, strip->sequence, strip->index, scratch, strip);
+    if (grows_in_place(&w, thread, job->threads)) atomic_store_explicit(&strip->grows, true, memory_order_relaxed);
+}
+
 void rl_scan_run_shared_strip(const rl_scan_job *job, int64_t at, const rl_scan_scratch *scratch)
 {
     rl_scan_strip *strip = &job->strips[at];
     walk w = walk_of(job, strip->way, strip->sequence, strip->index, scratch, strip);
-    while (run_group(&w, atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed))) continue;
+    while (!is_for_the_loop(&w) && run_group(&w, atomic_fetch_add_explicit(&strip->next, 1, memory_order_relaxed)))
+        continue;
+    if (w.grows) atomic_store_explicit(&strip->grows, true, memory_order_relaxed);
+}
+
+bool rl_scan_must_repeat(const rl_scan_job *job, int64_t at, rl_scan_block *block)
+{
+    const rl_scan_strip *strip = &job->strips[at];
+    if (!atomic_load_explicit(&strip->grows, memory_order_relaxed)) return false;
+    *block = rl_scan_block_of(job, strip->way, strip->sequence, strip->index);
+    return true;
+}
+
+rl_scan_block rl_scan_block_of(const rl_scan_job *job, rl_scan_way way, int64_t sequence, int64_t index)
+{
+    walk w = walk_of(job, way, sequence, index, NULL, NULL);
+    return (rl_scan_block){
+        .s = w.place.s, .sequence = sequence, .first = w.place.channel, .end = w.place.channel + w.place.lanes};
 }

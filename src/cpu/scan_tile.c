@@ -179,3 +179,21 @@ rl_scan_columns rl_scan_columns_of(const rl_scan_job *job, const rl_scan_place *
                              .a_is_constant = a.row == 0,
                              .past_cache = job->past_cache && is_aligned_column(out) && is_aligned_column(da)};
 }
+
+rl_scan_tile rl_scan_load_decays(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place)
+{
+    rl_matrix a = rows_of(place, &job->a, 0);
+    job->mover->load(scratch->a, &a, place->rows, place->lanes);
+    return (rl_scan_tile){.rows = place->rows, .a = scratch->a};
+}
+
+double rl_scan_largest_decay(const rl_scan_job *job, const rl_scan_tile *tile)
+{
+    const double *decays = tile->a;
+    double largest = 0;
+    for (int64_t i = 0; i < tile->rows * job->lanes * job->parts; i += job->parts) {
+        double size = job->parts == 2 ? sqrt(decays[i] * decays[i] + decays[i + 1] * decays[i + 1]) : fabs(decays[i]);
+        if (!(size <= largest)) largest = size;
+    }
+    return largest;
+}

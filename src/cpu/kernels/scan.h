@@ -46,9 +46,11 @@ typedef struct rl_scan_summary {
     int64_t rows, pitch; /* pitch: elements from row to row */
     const void *a, *input;
     double *decay, *fresh; /* [lanes], all these */
+    double *decay_low;     /* what rounding left out of decay; 0 where the rows are float, or complex */
     double *least;         /* the least magnitude of the running product of decays, scaled as decay */
-    double *largest;       /* at least the largest decay's magnitude; made only where `least` < RL_LEAST_DECAY */
-    double *reset;         /* not 0 where a decay was 0: `fresh` is then all that leaves */
+    double *largest; /* the largest decay's magnitude, NaN where any is; of float rows made only where `least` is
+                        below RL_LEAST_DECAY */
+    double *reset;   /* not 0 where a decay was 0: `fresh` is then all that leaves */
 } rl_scan_summary;
 
 /*
@@ -105,11 +107,12 @@ typedef struct rl_scan_run {
     bool a_is_constant; /* all steps have the decay at `a` */
     bool past_cache;    /* out is better not kept in cache, and aligned to a vector */
     double state;       /* in and out */
+    double largest;     /* out, of walk_run: the largest decay's magnitude, NaN where any is */
 } rl_scan_run;
 
 /* What a run does to its state: as rl_scan_summary, but `least` is that of the blocks' ends only. */
 typedef struct rl_scan_run_summary {
-    double decay, fresh, least, largest;
+    double decay, decay_low, fresh, least, largest;
 } rl_scan_run_summary;
 
 /* Steps that are whole blocks, and whole cache lines, in every instruction set. */

@@ -6,6 +6,7 @@
  * the lanes, and from those every lane walks in the loop's order.  Nothing rests on the products: where a lane's walk
  * does not end, nearly to the last bit, at the state from which the next one began, the block is walked again step by
  * step.  So lane by lane every state is the loop's but for AGREEMENT of itself, whatever products did on the way.
+ * What little the ends are off is passed on to the block's end, so that it does not add up from block to block.
  */
 #include "scan.h"
 #include "scan_columns.h"
@@ -42,8 +43,11 @@ RL_INLINE vreal shift(vreal x, vreal fill, int by)
     return __builtin_shufflevector(fill, x, SHIFT_1);
 }
 
+enum { LEVELS = LANES == 8 ? 3 : LANES == 4 ? 2 : 1 };
+
 typedef struct pieces {
-    vreal decay, fresh; /* of each lane's piece, or of it and all before it */
+    vreal decay, fresh;  /* of each lane's piece, or of it and all before it */
+    vreal level[LEVELS]; /* the products on the way from the one to the other */
 } pieces;
 
 RL_INLINE pieces summarise_rows(const vreal *a, const vreal *input)
@@ -58,11 +62,46 @@ RL_INLINE pieces summarise_rows(const vreal *a, const vreal *input)
 
 RL_INLINE pieces combine_lanes(pieces p)
 {
-    for (int by = 1; by < LANES; by *= 2) {
+    for (int level = 0, by = 1; level < LEVELS; level++, by *= 2) {
+        p.level[level] = p.decay;
         p.fresh = fma_(p.decay, shift(p.fresh, (vreal){0}, by), p.fresh);
         p.decay *= shift(p.decay, splat(1), by);
     }
     return p;
+}
+
+/* What the states that leave the lanes must be changed by, where those that enter them were off by `off`. */
+RL_INLINE vreal combine_errors(const pieces *p, vreal off)
+{
+    for (int level = 0, by = 1; level < LEVELS; level++, by *= 2)
+        off = fma_(p->level[level], shift(off, (vreal){0}, by), off);
+    return off;
+}
+
+/* The product of all of a block's decays, in the last lane. */
+RL_INLINE long_product decay_of_block(const vreal *a)
+{
+    long_product p = {.high = a[0]};
+    for (int i = 1; i < LANES; i++) p = times_number(p, a[i]);
+    for (int by = 1; by < LANES; by *= 2)
+        p = times_longer(p, (long_product){shift(p.high, splat(1), by), shift(p.low, (vreal){0}, by)});
+    return p;
+}
+
+RL_INLINE vint largest_of(const vreal *a, vint most)
+{
+    for (int i = 0; i < LANES; i++) most = greater_bits(most, magnitude_bits(a[i]));
+    return most;
+}
+
+/* As integers the bits of a NaN are more than those of any number. */
+RL_INLINE double largest_lane(vint most)
+{
+    integer largest = 0;
+    double value;
+    for (int lane = 0; lane < LANES; lane++) largest = most[lane] > largest ? most[lane] : largest;
+    memcpy(&value, &largest, sizeof value);
+    return value;
 }
 
 typedef struct places {
@@ -126,9 +165,11 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
     vreal entering = splat(r->state);
+    vint most = {0};
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
         load_block(r, &p, falling, a, row);
+        most = largest_of(a, most);
         pieces all = combine_lanes(summarise_rows(a, row));
         vreal ends = fma_(all.decay, entering, all.fresh), h = shift(ends, entering, 1);
         for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
@@ -137,12 +178,14 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling)
                 stream_block(p.out, row, falling);
             else
                 store_columns(p.out, row, falling, RILL_F64);
+            ends += combine_errors(&all, h - ends);
             entering = splat(ends[LANES - 1]);
         } else {
             entering = splat(walk_steps(r, &p, entering[0]));
         }
     }
     r->state = entering[0];
+    r->largest = largest_lane(most);
 }
 
 void RL_NAME(rl_scan_walk_run)(rl_scan_run *r)
@@ -156,21 +199,25 @@ void RL_NAME(rl_scan_walk_run)(rl_scan_run *r)
 RL_INLINE rl_scan_run_summary summarise_run(const rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
-    rl_scan_run_summary s = {.decay = RL_DECAY_SCALE(false), .least = RL_DECAY_SCALE(false)};
-    vreal most = {0};
+    long_product decay = {.high = splat(RL_DECAY_SCALE(false))};
+    vreal least = decay.high;
+    vint most = {0};
+    double fresh = 0;
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
         load_block(r, &p, falling, a, row);
-        for (int i = 0; i < LANES; i++) most = (vreal)greater_bits((vint)most, magnitude_bits(a[i]));
+        most = largest_of(a, most);
         pieces all = combine_lanes(summarise_rows(a, row));
-        s.fresh = all.decay[LANES - 1] * s.fresh + all.fresh[LANES - 1];
-        s.decay *= all.decay[LANES - 1];
-        double size = __builtin_fabs(s.decay);
-        s.least = size < s.least ? size : s.least;
+        fresh = all.decay[LANES - 1] * fresh + all.fresh[LANES - 1];
+        long_product block = decay_of_block(a);
+        decay = times_longer(decay, block);
+        least = at_most(least, (vreal)magnitude_bits(decay.high));
     }
-    for (int lane = 0; lane < LANES; lane++)
-        if (!(most[lane] <= s.largest)) s.largest = most[lane];
-    return s;
+    return (rl_scan_run_summary){.decay = decay.high[LANES - 1],
+                                 .decay_low = decay.low[LANES - 1],
+                                 .fresh = fresh,
+                                 .least = least[LANES - 1],
+                                 .largest = largest_lane(most)};
 }
 
 rl_scan_run_summary RL_NAME(rl_scan_summarise_run)(const rl_scan_run *r)

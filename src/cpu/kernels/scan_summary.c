@@ -16,23 +16,16 @@ RL_INLINE vreal load_row(const void *rows, int64_t index, bool narrow)
     return __builtin_convertvector(*(const vfloat_loose *)((const float *)rows + index), vreal);
 }
 
-/* At least the magnitude: |re| + |im|. */
-RL_INLINE vreal magnitude_bound(vreal x, bool is_complex)
-{
-    vreal size = (vreal)magnitude_bits(x);
-    return is_complex ? size + __builtin_shufflevector(size, size, SWAPPED_PARTS) : size;
-}
-
 RL_INLINE void look_again(const rl_scan_summary *s, bool is_complex)
 {
-    vreal largest = {0};
-    vint reset = {0};
+    vint largest = {0}, reset = {0};
     for (int64_t t = 0; t < s->rows; t++) {
-        vreal a = load_row(s->a, t * s->pitch, s->narrow), bound = magnitude_bound(a, is_complex);
-        largest = if_greater(bound, largest, bound, largest);
+        vreal a = load_row(s->a, t * s->pitch, s->narrow);
+        largest = greater_bits(largest, size_bits(a, is_complex));
         reset |= is_zero(a, is_complex);
     }
-    store_any(s->largest, largest);
+    store_any(s->largest, (vreal)largest);
+    for (int lane = 0; lane < LANES && is_complex; lane++) s->largest[lane] = sqrt(s->largest[lane]);
     store_any(s->reset, choose(reset, splat(1), splat(0)));
 }
 
@@ -50,7 +43,7 @@ RL_INLINE void summarise(const rl_scan_summary *s, bool back, bool is_complex, b
     running r = start_summary(RL_DECAY_SCALE(narrow), is_complex);
     for (int64_t t = 0; t < s->rows; t++) {
         vreal a = load_row(s->a, t * s->pitch, narrow), input = load_row(s->input, t * s->pitch, narrow);
-        r = add_row(r, a, narrow ? input * fresh_scale : input, back, is_complex);
+        r = add_row(r, a, narrow ? input * fresh_scale : input, back, is_complex, narrow);
     }
     end_summary(s, r);
 }

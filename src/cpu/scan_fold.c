@@ -1,0 +1,145 @@
+/*
+ * Summaries of tiles, and when a summary may stand for the walk that it summarises.
+ *
+ * The state that leaves is e' = P e + S.  Rounding made P and S; in P e its share is at most about 2 n u |P e| over n
+ * steps (u: the unit roundoff of double), for prefix and suffix products multiply to P.  P itself is kept to twice
+ * the bits of double where states are double, or a constant decay's rounding errors would add up from tile to tile.
+ * S is the loop's own walk from zero, and errs as the loop does.  So e' is as good as the loop's where |P e| is not
+ * much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the large numbers, may be
+ * better. That holds if P and S themselves are sound:
+ *   - a running product that overflows stays infinite or turns NaN (the scales in kernels/scan.h make states that the
+ *     loop could overflow on show here too, given a bounded e);
+ *   - one that leaves the normal range may have lost its bits and grown again: then P is not used, but if no decay is
+ *     above 1, so that P cannot have grown, and even its bound times e is nothing beside S;
+ *   - a reset drops e whatever it is: S is then the loop's walk from the reset on.
+ * In all other cases the piece is walked, in the loop's order and precision, to find the state that leaves it.
+ *
+ * Growth makes much of little: decays above 1 multiply whatever e' is off, however little that was.  A float state is
+ * rounded from double when it is handed on, so that where the exact state is a float, it is that float.  Double has
+ * no such reserve: a channel of double with decays above 1 is left to the loop (rl_scan_grows).
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "scan_fold.h"
+
+/* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
+#define NARROW_CANCELS 0x1p16
+#define WIDE_CANCELS 32.0
+#define NARROW_ENTRY 0x1p62
+#define WIDE_ENTRY 0x1p400
+
+/* Answers how many there are: a vector of float is two of double. */
+int rl_scan_parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, rl_scan_folding *s,
+                             rl_scan_summary part[2])
+{
+    const int64_t lanes = job->lanes * job->parts, at_once = job->narrow ? lanes / 2 : lanes;
+    for (int64_t lane = 0; lane < lanes; lane += at_once)
+        part[lane / at_once] = (rl_scan_summary){.rule = job->rule,
+                                                 .narrow = job->narrow,
+                                                 .rows = tile->rows,
+                                                 .pitch = lanes,
+                                                 .a = (const char *)tile->a + (size_t)lane * job->real_size,
+                                                 .input = (const char *)tile->input + (size_t)lane * job->real_size,
+                                                 .decay = s->decay + lane,
+                                                 .decay_low = s->decay_low + lane,
+                                                 .fresh = s->fresh + lane,
+                                                 .least = s->least + lane,
+                                                 .largest = s->largest + lane,
+                                                 .reset = s->reset + lane};
+    return job->narrow ? 2 : 1;
+}
+
+void rl_scan_summarise_tile(const rl_scan_job *job, const rl_scan_tile *tile, rl_scan_folding *s)
+{
+    rl_scan_summary part[2];
+    const int count = rl_scan_parts_of_summary(job, tile, s, part);
+    for (int i = 0; i < count; i++) job->wide->summarise(&part[i]);
+}
+
+static double size_of(const double *x, int64_t parts)
+{
+    return parts == 2 ? fabs(x[0]) + fabs(x[1]) : fabs(x[0]);
+}
+
+/* To the type that states have. */
+static double round_state(const rl_scan_job *job, double x)
+{
+    return job->narrow ? (double)(float)x : x;
+}
+
+bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const double *e, double *end)
+{
+    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
+    const double entry_most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
+    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
+    const int64_t parts = job->parts;
+    for (int64_t i = 0; i < parts; i++) end[i] = s->fresh[lane + i] * fresh_unit;
+    if (s->reset[lane] != 0) return true;
+    double fresh = size_of(end, parts), entry = size_of(e, parts), decay = size_of(s->decay + lane, parts);
+    if (!(fresh <= DBL_MAX && decay <= DBL_MAX && entry <= entry_most)) return false;
+    if (entry == 0) return true;
+    if (!(s->least[lane] >= RL_LEAST_DECAY)) {
+        double bound = RL_LEAST_DECAY * decay_unit * 2 * entry;
+        return s->largest[lane] <= 1 && (job->narrow || bound <= fresh * 0x1p-60);
+    }
+    double P[2] = {s->decay[lane] * decay_unit, parts == 2 ? s->decay[lane + 1] * decay_unit : 0}, product[2];
+    product[0] = parts == 2 ? P[0] * e[0] - P[1] * e[1] : P[0] * e[0];
+    product[1] = parts == 2 ? P[0] * e[1] + P[1] * e[0] : 0;
+    if (parts == 1) end[0] += s->decay_low[lane] * decay_unit * e[0];
+    for (int64_t i = 0; i < parts; i++) end[i] += product[i];
+    double size = size_of(end, parts);
+    return size <= DBL_MAX && size_of(product, parts) <= cancels * size;
+}
+
+/* The common case of a real lane, in few operations: no product came near 0, and the terms do not cancel. */
+static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, double *state)
+{
+    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
+    const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY, e = *state;
+    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow);
+    double product = s->decay[lane] * decay_unit * e, fresh = s->fresh[lane] * (1 / RL_FRESH_SCALE(job->narrow));
+    double end =
+        round_state(job, fma(s->decay[lane] * decay_unit, e, fma(s->decay_low[lane] * decay_unit, e, fresh)));
+    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh) <= DBL_MAX;
+    bool holds = fabs(e) <= most && fabs(product) <= cancels * fabs(end) && fabs(end) <= DBL_MAX;
+    if (sound && holds) *state = end;
+    return sound && holds;
+}
+
+static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const rl_scan_folding *s, int64_t lane,
+                      double *state)
+{
+    double end[2];
+    if (job->parts == 1 && fold_plainly(job, s, lane, state)) return;
+    if (!rl_scan_fold(job, s, lane, state, end)) {
+        memcpy(end, state, sizeof(double) * (size_t)job->parts);
+        job->kernels->walk_lane(tile, lane, end);
+    }
+    for (int64_t i = 0; i < job->parts; i++) state[i] = round_state(job, end[i]);
+}
+
+void rl_scan_pass_through(const rl_scan_job *job, rl_scan_way way, const rl_scan_tile *tile, rl_scan_folding *s,
+                          double *state)
+{
+    const int64_t lanes = job->lanes * job->parts;
+    for (int64_t lane = 0; lane < lanes; lane += job->parts) {
+        double *own = way == RL_SCAN_OVER_TIME ? state : state + lane;
+        memcpy(s->entry + lane, own, sizeof(double) * (size_t)job->parts);
+        pass_lane(job, tile, s, lane, own);
+    }
+}
+
+/* Rounding that makes a decay of modulus 1 a little larger is no growth: (1 + 2^-40)^n stays small. */
+bool rl_scan_grows(const rl_scan_job *job, double largest)
+{
+    return !job->narrow && !(largest <= 1 + 0x1p-40);
+}
+
+bool rl_scan_tile_grows(const rl_scan_job *job, const rl_scan_folding *s)
+{
+    bool grows = false;
+    for (int64_t lane = 0; lane < job->lanes * job->parts; lane++) grows |= rl_scan_grows(job, s->largest[lane]);
+    return grows;
+}
