@@ -43,7 +43,18 @@ typedef struct place {
     char *out, *da;
 } place;
 
-RL_INLINE void forward_row(place p, real *state, int64_t lanes, row_kind kind)
+/* A row's whole vectors in the order in which memory is walked. */
+typedef struct order {
+    int64_t first, step;
+} order;
+
+RL_INLINE order order_of(const rl_scan_rows *r)
+{
+    if (r->input_step >= 0) return (order){0, LANES};
+    return (order){(r->lanes / LANES - 1) * LANES, -LANES};
+}
+
+RL_INLINE void forward_row(place p, real *state, int64_t lanes, order o, row_kind kind)
 {
     const int64_t size = element_size(kind.dtype), last = lanes - LANES;
     const bool whole = lanes % LANES == 0;
@@ -51,7 +62,7 @@ RL_INLINE void forward_row(place p, real *state, int64_t lanes, row_kind kind)
     if (!whole)
         end = step_forward(decay_at(p.a, last * size, kind), load_elements(p.input + last * size, kind.dtype),
                            load_any(state + last), kind.is_complex);
-    for (int64_t i = 0; i <= last; i += LANES) {
+    for (int64_t n = 0, i = o.first; n < lanes / LANES; n++, i += o.step) {
         vreal h = step_forward(decay_at(p.a, i * size, kind), load_elements(p.input + i * size, kind.dtype),
                                load_any(state + i), kind.is_complex);
         store_any(state + i, h);
@@ -75,11 +86,12 @@ RL_INLINE vreal back_vector(place p, real *state, int64_t i, row_kind kind, bool
     return u;
 }
 
-RL_INLINE void back_row(place p, real *state, int64_t lanes, row_kind kind)
+RL_INLINE void back_row(place p, real *state, int64_t lanes, order o, row_kind kind)
 {
     const int64_t last = lanes - LANES;
     vreal end = load_any(state + last);
-    for (int64_t i = 0; i <= last; i += LANES) back_vector(p, state, i, kind, kind.past_cache, load_any(state + i));
+    for (int64_t n = 0, i = o.first; n < lanes / LANES; n++, i += o.step)
+        back_vector(p, state, i, kind, kind.past_cache, load_any(state + i));
     if (lanes % LANES != 0) back_vector(p, state, last, kind, false, end);
 }
 
@@ -88,11 +100,12 @@ RL_INLINE void walk_kind(const rl_scan_rows *r, row_kind kind)
     const int64_t size = element_size(kind.dtype);
     place p = {.a = r->a, .input = r->input, .before = r->before, .out = r->out, .da = r->da};
     real *state = r->state;
+    const order o = order_of(r);
     for (int64_t t = 0; t < r->rows; t++) {
         if (r->rule.back)
-            back_row(p, state, r->lanes, kind);
+            back_row(p, state, r->lanes, o, kind);
         else
-            forward_row(p, state, r->lanes, kind);
+            forward_row(p, state, r->lanes, o, kind);
         p.a += r->a_step * size;
         p.input += r->input_step * size;
         if (p.before) p.before += r->before_step * size;
