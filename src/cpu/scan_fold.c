@@ -15,8 +15,10 @@
  * In all other cases the piece is walked, in the loop's order and precision, to find the state that leaves it.
  *
  * Growth makes much of little: decays above 1 multiply whatever e' is off, however little that was.  A float state is
- * rounded from double when it is handed on, so that where the exact state is a float, it is that float.  Double has
- * no such reserve: a channel of double with decays above 1 is left to the loop (rl_scan_grows).
+ * rounded from double when it is handed on, so that where the exact state is a float, it is that float; if decays
+ * within the piece have not multiplied S's own rounding errors too far: the largest product of a piece's last decays
+ * is P over the least running product.  Double has no such reserve: a channel of double with decays above 1 is left
+ * to the loop (rl_scan_grows).
  */
 #include <float.h>
 #include <math.h>
@@ -27,6 +29,7 @@
 /* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
 #define NARROW_CANCELS 0x1p16
 #define WIDE_CANCELS 32.0
+#define NARROW_GROWTH 0x1p16
 #define NARROW_ENTRY 0x1p62
 #define WIDE_ENTRY 0x1p400
 
@@ -87,6 +90,7 @@ bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane
     double P[2] = {s->decay[lane] * decay_unit, parts == 2 ? s->decay[lane + 1] * decay_unit : 0}, product[2];
     product[0] = parts == 2 ? P[0] * e[0] - P[1] * e[1] : P[0] * e[0];
     product[1] = parts == 2 ? P[0] * e[1] + P[1] * e[0] : 0;
+    if (job->narrow && decay > NARROW_GROWTH * s->least[lane]) return false;
     if (parts == 1) end[0] += s->decay_low[lane] * decay_unit * e[0];
     for (int64_t i = 0; i < parts; i++) end[i] += product[i];
     double size = size_of(end, parts);
@@ -103,6 +107,7 @@ static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64
     double end =
         round_state(job, fma(s->decay[lane] * decay_unit, e, fma(s->decay_low[lane] * decay_unit, e, fresh)));
     bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh) <= DBL_MAX;
+    sound &= !job->narrow || fabs(s->decay[lane]) <= NARROW_GROWTH * s->least[lane];
     bool holds = fabs(e) <= most && fabs(product) <= cancels * fabs(end) && fabs(end) <= DBL_MAX;
     if (sound && holds) *state = end;
     return sound && holds;
