@@ -213,6 +213,25 @@ static void fixed_point_64th(int64_t k, int64_t length, bool wide, double *a, do
     gentle(0.015625, a, b);
 }
 
+/* The same after steps in which everything fades, where nothing in the loop rounds either; for half of the time, or
+ * for the last few steps only. */
+static void late_growth(int64_t k, int64_t length, bool wide, double *a, double *b)
+{
+    (void)wide;
+    if (k >= length / 2)
+        gentle(0.015625, a, b);
+    else
+        gentle(-0.25, a, b);
+}
+
+static void last_growth(int64_t k, int64_t length, bool wide, double *a, double *b)
+{
+    if (k >= length - 45)
+        fixed_point(k, length, wide, a, b);
+    else
+        gentle(-0.25, a, b);
+}
+
 static double one_right(int64_t k)
 {
     (void)k;
@@ -317,6 +336,8 @@ const scan_row scan_rows[] = {
     {"row 8, by 1.25", fixed_point_quarter, 0, true, 1, true, true, one_right},
     {"row 8, by 1.0625", fixed_point_16th, 0, true, 1, true, true, one_right},
     {"row 8, by 1.015625", fixed_point_64th, 0, true, 1, false, true, one_right},
+    {"row 8, after fading", late_growth, 0, true, 1, false, true, one_right, true},
+    {"row 8, at the end", last_growth, 0, true, 1, false, true, one_right, true},
     {"row 8, blocks", fixed_points, 0, true, 1, true, true, one_right},
     {"overflow", overflow, 0, true, 1, true, false, NULL},
     {"seesaw", seesaw, 0, true, 1, true, true, NULL},

@@ -176,7 +176,7 @@ static rill_status run_forward(rill_context *context, run *r, int64_t begin, int
     rill_scan_args args = {.reverse = r->way->reverse};
     args.a = piece_of(r->way, r->a, begin, count);
     args.b = piece_of(r->way, r->b, begin, count);
-    args.h = piece_of(r->way, r->out[0], begin, count);
+    args.h = r->way->in_place ? args.b : piece_of(r->way, r->out[0], begin, count);
     if (has_entry) args.h_init = r->entry;
     args.h_final = r->entry;
     return rill_scan(context, &args);
@@ -283,6 +283,7 @@ static bool run_all(rill_context *context, run *r)
         printf("%s: %s: %s\n", r->columns[0].row->name, rill_status_name(status), rill_last_error(context));
         return false;
     }
+    if (way->in_place && !way->backward) view_copy(&r->out[0], &r->b);
     for (int64_t d = 0; d < way->channels; d++)
         if (!check_channel(r, d)) return false;
     return true;
@@ -297,8 +298,10 @@ bool scan_way_run(rill_context *context, const scan_row *row, const scan_way *wa
     bool good = run_all(context, &r);
     if (!good)
         printf("  in: %s%s, %s, pieces of %lld\n", way->backward ? "backward" : "forward",
-               way->reverse ? " reversed" : "", way->time_last ? "time last" : "channels last",
-               (long long)(way->piece ? way->piece : way->length));
+               way->reverse    ? " reversed"
+               : way->in_place ? " in place"
+                               : "",
+               way->time_last ? "time last" : "channels last", (long long)(way->piece ? way->piece : way->length));
     free_run(&r);
     free_column(&columns[0]);
     free_column(&columns[1]);

@@ -19,6 +19,7 @@ typedef struct scan_way {
     bool time_last;           /* [batch, channels, length] in memory */
     bool reverse;
     bool backward;
+    bool in_place; /* forward: h over b */
 } scan_way;
 
 /* False, with a line on stdout, where the call is refused or a value is wrong. */
