@@ -216,7 +216,7 @@ static bool has_no_resets(const rl_scan_job *job, const rl_scan_folding *s)
 static void run_vectors(walk *w, const rl_scan_place *place, int count, int64_t index, bool last)
 {
     const rl_scan_job *job = w->job;
-    const bool straight = goes_straight(w, place);
+    const bool straight = count == 2 && goes_straight(w, place); /* the kernels take two vectors */
     vector v[2];
     rl_scan_columns columns[2];
     for (int i = 0; i < count; i++) {

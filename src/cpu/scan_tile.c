@@ -193,7 +193,7 @@ double rl_scan_largest_decay(const rl_scan_job *job, const rl_scan_tile *tile)
     double largest = 0;
     for (int64_t i = 0; i < tile->rows * job->lanes * job->parts; i += job->parts) {
         double size = job->parts == 2 ? sqrt(decays[i] * decays[i] + decays[i + 1] * decays[i + 1]) : fabs(decays[i]);
-        if (!(size <= largest)) largest = size;
+        if (!(size <= largest)) largest = isnan(size) ? INFINITY : size; /* and there it stays */
     }
     return largest;
 }
