@@ -15,7 +15,7 @@
 #include "series.h"
 
 enum {
-    RL_TILE_ROWS = 256, /* of a tile in scratch: three tiles of the widest vectors are 24 KiB */
+    RL_TILE_ROWS = 256, /* of a tile in scratch: three tiles of the widest vectors are 48 KiB */
     RL_MOST_LANES = 16
 };
 
@@ -68,7 +68,7 @@ typedef struct rl_scan_place {
 /* The tile of a place, without its state. */
 rl_scan_tile rl_scan_load_tile(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place);
 
-/* Its decays alone; and the largest magnitude of a tile's decays, NaN where any is, for states of double. */
+/* Its decays alone; and the largest magnitude of a tile's decays, infinite where any is NaN, for states of double. */
 rl_scan_tile rl_scan_load_decays(const rl_scan_job *job, const rl_scan_scratch *scratch, const rl_scan_place *place);
 double rl_scan_largest_decay(const rl_scan_job *job, const rl_scan_tile *tile);
 

@@ -139,7 +139,7 @@ RL_INLINE void give(const rl_scan_columns *c, rill_dtype dtype, bool falling, bo
 
 RL_INLINE void give_or_walk(const rl_scan_columns *c, rill_dtype dtype, bool from_tile)
 {
-    const bool plain = c[0].no_resets && c[1 * from_tile].no_resets;
+    const bool plain = c[0].no_resets && c[from_tile ? 1 : 0].no_resets;
     if (from_tile && c->falling && plain)
         give(c, dtype, true, true);
     else if (from_tile && c->falling)

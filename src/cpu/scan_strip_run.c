@@ -1,0 +1,79 @@
+/* Runs of a strip: float64 whose steps are neighbours, read, walked and written in the order of memory. */
+#include "scan_strip.h"
+
+bool rl_scan_has_runs(const rl_scan_walk *w)
+{
+    const rl_scan_job *job = w->job;
+    return w->way == RL_SCAN_OVER_TIME && !job->rule.back && job->real_dtype == RILL_F64 && rl_scan_has_columns(job);
+}
+
+static rl_scan_run run_of(const rl_scan_walk *w, int64_t t, int64_t steps)
+{
+    rl_scan_place place = w->place;
+    place.t = t, place.rows = place.piece = steps, place.lanes = 1;
+    rl_scan_columns columns = rl_scan_columns_of(w->job, &place);
+    return (rl_scan_run){.steps = steps,
+                         .a = columns.a,
+                         .input = columns.input,
+                         .out = columns.out,
+                         .falling = columns.falling,
+                         .a_is_constant = columns.a_is_constant,
+                         .past_cache = columns.past_cache,
+                         .state = w->state[0]};
+}
+
+/*
+ * What a run's summary says of the products within blocks: with decays up to 1 they only fall, and with decays up to
+ * 2 they were at most 2^64 below the next block's end, and above the last one.
+ */
+static bool judge_run(const rl_scan_run_summary *run, rl_scan_folding *s)
+{
+    *s = (rl_scan_folding){.decay = {run->decay},
+                           .decay_low = {run->decay_low},
+                           .fresh = {run->fresh},
+                           .least = {run->least},
+                           .largest = {run->largest}};
+    if (run->largest > 1) s->least[0] *= 0x1p-64;
+    return run->largest <= 2;
+}
+
+bool rl_scan_run_in_order(rl_scan_walk *w, int64_t index, int64_t tiles)
+{
+    const rl_scan_job *job = w->job;
+    rl_scan_run run = run_of(w, index * w->tile_steps, tiles * w->tile_steps);
+    rl_scan_run_summary run_summary = job->wide->summarise_run(&run);
+    rl_scan_folding s;
+    double end[2];
+    w->grows |= rl_scan_grows(job, run_summary.largest);
+    if (!judge_run(&run_summary, &s)) return false;
+    rl_scan_await_state(w, index);
+    if (!rl_scan_fold(job, &s, 0, w->state, end)) return false;
+    run.state = w->state[0];
+    w->state[0] = end[0];
+    rl_scan_pass_state(w, index + tiles);
+    job->wide->walk_run(&run);
+    return true;
+}
+
+/* Runs are all of the strip but its first and last steps. */
+void rl_scan_run_alone(rl_scan_walk *w)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t block = RL_BLOCK_STEPS, length = w->place.s.length;
+    const int64_t first = job->h_init.data ? 0 : block, steps = (length - 1 - first) / block * block;
+    rl_scan_place place = w->place;
+    rl_scan_await_state(w, 0);
+    if (first > 0) {
+        place.rows = first;
+        rl_scan_walk_rest(w, place);
+        rl_scan_widen(job, w->state, w->scratch->state);
+    }
+    rl_scan_run run = run_of(w, first, steps);
+    job->wide->walk_run(&run);
+    w->state[0] = run.state;
+    w->grows |= rl_scan_grows(job, run.largest);
+    place.t = first + steps;
+    place.rows = length - place.t;
+    rl_scan_walk_rest(w, place);
+    rl_scan_leave(w, &place);
+}
