@@ -41,4 +41,7 @@ esac
 # Words that are no numbers, and files that are not there, are refused.
 ! echo "1 two 3" | "$program" $words 2>"$work/message" || exit 1
 ! "$program" $words "$work/absent" 2>"$work/other" || exit 1
+! "$program" $words "$work" >"$work/listed" 2>"$work/folder" || exit 1
+[ ! -w /dev/full ] || ! "$program" $words "$data/signal.txt" >/dev/full 2>&1 || exit 1
+[ "$name" != returns ] || ! echo "1 0 2" | "$program" $words 2>/dev/null || exit 1
 grep -q 'not all numbers' "$work/message" && grep -q 'absent: cannot be read' "$work/other"

@@ -30,11 +30,9 @@ int main(int count, char **words)
     rill_context *context;
     rill_status status = rill_context_create(NULL, &context);
     if (status == RILL_OK) status = rill_scan(context, &scan);
-    if (status == RILL_OK)
-        for (size_t t = 0; t < x.count; t++) printf("%.17g\n", x.value[t]);
-    else
-        fprintf(stderr, "ema: %s\n", rill_last_error(context));
+    if (status != RILL_OK) fprintf(stderr, "ema: %s\n", rill_last_error(context));
+    int good = status == RILL_OK && numbers_write(x.value, x.count);
     rill_context_destroy(context);
     free(x.value);
-    return status != RILL_OK;
+    return !good;
 }

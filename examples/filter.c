@@ -50,11 +50,9 @@ int main(int count, char **words)
     rill_status status = rill_context_create(NULL, &context);
     for (size_t t = 0; t < x.count && status == RILL_OK; t += PIECE)
         status = run(context, &f, x.value + t, (int64_t)(x.count - t < PIECE ? x.count - t : PIECE));
-    if (status == RILL_OK)
-        for (size_t t = 0; t < x.count; t++) printf("%.17g\n", x.value[t]);
-    else
-        fprintf(stderr, "filter: %s\n", rill_last_error(context));
+    if (status != RILL_OK) fprintf(stderr, "filter: %s\n", rill_last_error(context));
+    int good = status == RILL_OK && numbers_write(x.value, x.count);
     rill_context_destroy(context);
     free(x.value);
-    return status != RILL_OK;
+    return !good;
 }

@@ -27,12 +27,21 @@ static inline numbers numbers_read(const char *path)
         }
         all.value[all.count++] = value;
     }
-    if (found != EOF) {
+    if (found != EOF || ferror(file)) {
         fprintf(stderr, "%s: cannot be read, or is not all numbers\n", path ? path : "standard input");
         exit(1);
     }
     if (path) fclose(file);
     return all;
+}
+
+/* One number a line to standard output; answers whether all of them got there. */
+static inline int numbers_write(const double *value, size_t count)
+{
+    for (size_t t = 0; t < count; t++) printf("%.17g\n", value[t]);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 1;
+    fprintf(stderr, "standard output cannot be written\n");
+    return 0;
 }
 
 /* A number on the command line. */

@@ -19,6 +19,10 @@ int main(int count, char **words)
     double gamma = number_argument(words[1], "GAMMA");
     numbers lines = numbers_read(count > 2 ? words[2] : NULL);
     int64_t length = (int64_t)(lines.count / 2), episodes = 0;
+    if (lines.count % 2 != 0) {
+        fprintf(stderr, "returns: %zu numbers, expected a reward and a 0 or 1 on each line\n", lines.count);
+        return 1;
+    }
     double *reward = malloc((lines.count / 2 + 1) * sizeof *reward);
     int64_t *offsets = malloc((lines.count / 2 + 2) * sizeof *offsets);
     if (!reward || !offsets) return 1;
@@ -38,13 +42,11 @@ int main(int count, char **words)
     rill_context *context;
     rill_status status = rill_context_create(NULL, &context);
     if (status == RILL_OK) status = rill_scan(context, &scan);
-    if (status == RILL_OK)
-        for (int64_t t = 0; t < length; t++) printf("%.17g\n", reward[t]);
-    else
-        fprintf(stderr, "returns: %s\n", rill_last_error(context));
+    if (status != RILL_OK) fprintf(stderr, "returns: %s\n", rill_last_error(context));
+    int good = status == RILL_OK && numbers_write(reward, (size_t)length);
     rill_context_destroy(context);
     free(reward);
     free(offsets);
     free(lines.value);
-    return status != RILL_OK;
+    return !good;
 }
