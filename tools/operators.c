@@ -19,6 +19,13 @@ const op_tensor *op_tensor_find(const op *row, const char *name)
     return NULL;
 }
 
+int op_tensor_axis(const op_tensor *tensor, const char *axis)
+{
+    for (int k = 0; k < tensor->rank; k++)
+        if (strcmp(tensor->axes[k], axis) == 0) return k;
+    return -1;
+}
+
 const op_option *op_option_find(const op *row, const char *name)
 {
     for (int i = 0; i < row->option_count; i++)

@@ -107,6 +107,8 @@ extern const op *const op_table[]; /* ends in NULL */
 
 const op *op_find(const char *name);
 const op_tensor *op_tensor_find(const op *row, const char *name);
+/* Which of its axes has this name; -1: none. */
+int op_tensor_axis(const op_tensor *tensor, const char *axis);
 const op_option *op_option_find(const op *row, const char *name);
 bool op_is_output(const op_tensor *tensor);
 

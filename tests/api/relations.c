@@ -19,18 +19,12 @@ static const char *lead_name(const op *row)
     return row->tensors[0].name;
 }
 
-static bool has_axis(const op_tensor *t, const char *axis)
-{
-    for (int k = 0; k < t->rank; k++)
-        if (strcmp(t->axes[k], axis) == 0) return true;
-    return false;
-}
-
 /* All states out of the call: they have as many rows as there are sequences. */
 static void drop_states(const op *row, any_args *args)
 {
     for (int i = 0; i < row->tensor_count; i++)
-        if (has_axis(&row->tensors[i], "sequences")) *op_args_tensor(&row->tensors[i], args) = (rill_tensor){0};
+        if (op_tensor_axis(&row->tensors[i], "sequences") >= 0)
+            *op_args_tensor(&row->tensors[i], args) = (rill_tensor){0};
 }
 
 typedef struct offsets_row {

@@ -13,13 +13,6 @@ int op_count(void)
     return count;
 }
 
-bool tensor_has_axis(const op_tensor *t, const char *axis)
-{
-    for (int k = 0; k < t->rank; k++)
-        if (strcmp(t->axes[k], axis) == 0) return true;
-    return false;
-}
-
 bool state_pair(const test_case *c, int i, int *entry, int *exit)
 {
     if (i >= 2 || !c->rules->states[i].entry) return false;
@@ -56,10 +49,9 @@ static rill_tensor widen(rill_tensor narrow)
 /* The same elements in memory whose fastest axis is time. */
 static rill_tensor with_time_last(const op_tensor *t, rill_tensor plain)
 {
-    int time = 0;
+    int time = op_tensor_axis(t, "length");
     layout how = layout_contiguous();
-    while (time < t->rank && strcmp(t->axes[time], "length") != 0) time++;
-    if (time >= t->rank) return plain;
+    if (time < 0) return plain;
     for (int k = time + 1; k < t->rank; k++) how.order[k - 1] = k;
     how.order[t->rank - 1] = time;
     rill_tensor made = view_alloc_like(&plain, plain.dtype);
@@ -110,8 +102,8 @@ void args_narrow(const op *row, args_room *args, const char *axis, int64_t start
 {
     for (int i = 0; i < row->tensor_count; i++) {
         rill_tensor *t = op_args_tensor(&row->tensors[i], args);
-        for (int k = 0; t->dtype != RILL_ABSENT && k < row->tensors[i].rank; k++)
-            if (strcmp(row->tensors[i].axes[k], axis) == 0) *t = view_narrow(*t, k, start, count);
+        int k = op_tensor_axis(&row->tensors[i], axis);
+        if (t->dtype != RILL_ABSENT && k >= 0) *t = view_narrow(*t, k, start, count);
     }
 }
 

@@ -36,8 +36,6 @@ bool calls_same_outputs(const call *a, const call *b, const char *what);
 /* The rows of op_table. */
 int op_count(void);
 
-bool tensor_has_axis(const op_tensor *t, const char *axis);
-
 /* The i-th pair of a state's entry and exit (tensor indices); false after the last. */
 bool state_pair(const test_case *c, int i, int *entry, int *exit);
 

@@ -4,11 +4,7 @@
  * are checked; of 1e8 steps, all are.
  *
  *     large_scan [--only TARGET]
- *
- * On a machine with little memory an output larger than it lies in one small block that is mapped over and over: the
- * library writes every element all the same, and the final states, which do not lie there, are right or wrong.
  */
-#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,117 +16,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "large.h"
 #include "measure.h"
 #include "rng.h"
 #include "strided.h"
 #include "venues.h"
 
-enum { WINDOW = 1 << 22, CHUNK = 1 << 20 };
+enum { CHUNK = 1 << 20 };
 
 static const venue *where;
 static rill_context *context;
-
-/* Bytes that the machine can still give. */
-static size_t available_memory(void)
-{
-    char line[256];
-    unsigned long long kilobytes = 0;
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) break;
-    if (file) fclose(file);
-    return (size_t)kilobytes * 1024;
-}
-
-/* A tensor where the venue has them. */
-typedef struct large {
-    rill_tensor view;
-    size_t bytes;
-    bool real; /* each element has a place of its own */
-} large;
-
-static void *map_windows(size_t bytes)
-{
-    int file = memfd_create("window", 0);
-    assert_true(file >= 0 && ftruncate(file, WINDOW) == 0);
-    char *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_true(memory != MAP_FAILED);
-    for (size_t at = 0; at < bytes; at += WINDOW) {
-        size_t size = bytes - at < WINDOW ? bytes - at : WINDOW;
-        void *window = mmap(memory + at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0);
-        assert_true(window != MAP_FAILED);
-    }
-    close(file);
-    return memory;
-}
-
-static void *map_memory(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    assert_true(memory != MAP_FAILED);
-    madvise(memory, bytes, MADV_HUGEPAGE); /* fewer faults; where it is refused, more */
-    return memory;
-}
-
-/* Room for a span of elements.  sparse: few of them are used. */
-static large large_make(rill_dtype dtype, int64_t span, bool sparse)
-{
-    large made = {.bytes = (size_t)span * rill_dtype_size(dtype), .real = true};
-    made.view = rill_tensor_1d(NULL, dtype, span);
-    if (where->device_tensors) {
-        assert_int_equal(rill_alloc(context, made.bytes, &made.view.data), RILL_OK);
-        made.view.device = RILL_CUDA;
-        return made;
-    }
-    made.real = sparse || made.bytes + ((size_t)3 << 30) < available_memory();
-    made.view.data = made.real ? map_memory(made.bytes) : map_windows(made.bytes);
-    return made;
-}
-
-static void large_free(large *made)
-{
-    if (made->view.device == RILL_CUDA)
-        assert_int_equal(rill_free(context, made->view.data), RILL_OK);
-    else
-        munmap(made->view.data, made->bytes);
-}
-
-/* The same memory as [n0, n1, n2], contiguous in this order of axes. */
-static rill_tensor shaped(const large *made, int64_t n0, int64_t n1, int64_t n2)
-{
-    rill_tensor view = rill_tensor_3d(made->view.data, made->view.dtype, n0, n1, n2);
-    view.device = made->view.device;
-    return view;
-}
-
-static void put(const rill_tensor *to, const rill_tensor *from)
-{
-    rill_status status = rill_copy(context, to, from);
-    if (status != RILL_OK) fail_msg("copy: %s", rill_last_error(context));
-}
-
-/* One number that stands for all elements of [n0, n1, n2]. */
-static large constant_make(rill_dtype dtype, double value, int64_t n0, int64_t n1, int64_t n2)
-{
-    large made = large_make(dtype, 1, true);
-    rill_tensor host = view_alloc(dtype, 1, (int64_t[]){1});
-    view_store(&host, (int64_t[]){0}, value);
-    put(&made.view, &host);
-    free(host.data);
-    made.view =
-        rill_tensor_view(made.view.device, made.view.data, dtype, 3, (int64_t[]){n0, n1, n2}, (int64_t[]){0, 0, 0});
-    return made;
-}
 
 static double value_at(rill_tensor view, int64_t i0, int64_t i1, int64_t i2)
 {
     const int64_t index[] = {i0, i1, i2};
     for (int axis = 0; axis < view.rank; axis++) view = view_narrow(view, axis, index[axis], 1);
     rill_tensor host = view_alloc_like(&view, view.dtype);
-    put(&host, &view);
+    large_put(&host, &view);
     double value = view_load(&host, (int64_t[RILL_MAX_RANK]){0});
     free(host.data);
     return value;
@@ -170,7 +73,7 @@ static void fill(const large *to, double (*value)(int64_t t))
         int64_t count = length - begin < CHUNK ? length - begin : CHUNK;
         for (int64_t i = 0; i < count; i++) chunk[i] = value(begin + i);
         rill_tensor from = rill_tensor_1d(chunk, RILL_F64, count), part = view_narrow(to->view, 0, begin, count);
-        put(&part, &from);
+        large_put(&part, &from);
     }
     free(chunk);
 }
@@ -205,7 +108,7 @@ static void check_walk(const large *out, walk w)
         int64_t begin = (w.back ? chunks - 1 - c : c) * CHUNK;
         int64_t count = length - begin < CHUNK ? length - begin : CHUNK;
         rill_tensor part = view_narrow(out->view, 0, begin, count), to = view_narrow(host, 0, 0, count);
-        put(&to, &part);
+        large_put(&to, &part);
         for (int64_t i = 0; i < count; i++) {
             int64_t at = w.back ? count - 1 - i : i;
             walk_step(&w, begin + at, found[at]);
@@ -221,7 +124,7 @@ static void check_walk(const large *out, walk w)
 /* 1e8, or as many steps as so many arrays of them fit. */
 static int64_t long_length(int arrays)
 {
-    size_t room = where->device_tensors ? SIZE_MAX : available_memory() / 2;
+    size_t room = where->device_tensors ? SIZE_MAX : large_memory() / 2;
     int64_t fits = (int64_t)(room / 8 / (size_t)arrays);
     if (fits < 100000000) printf("for want of memory: %lld steps\n", (long long)fits);
     return fits < 100000000 ? fits : 100000000;
@@ -235,8 +138,8 @@ static void long_channel(void **unused)
     large h = large_make(RILL_F64, length, false);
     fill(&a, decay_of);
     fill(&b, input_of);
-    rill_scan_args args = {.a = shaped(&a, 1, length, 1), .b = shaped(&b, 1, length, 1)};
-    args.h = shaped(&h, 1, length, 1);
+    rill_scan_args args = {.a = large_shaped(&a, 1, length, 1), .b = large_shaped(&b, 1, length, 1)};
+    args.h = large_shaped(&h, 1, length, 1);
     expect_ok(rill_scan(context, &args));
     check_walk(&h, (walk){0});
     rill_scan_backward_args back = {.a = args.a, .dh = args.b, .db = args.h};
@@ -251,9 +154,9 @@ static void long_channel_in_place(void **unused)
 {
     (void)unused;
     int64_t length = long_length(1);
-    large a = constant_make(RILL_F64, 0.99, 1, length, 1), b = large_make(RILL_F64, length, false);
+    large a = large_constant(RILL_F64, 0.99, 1, length, 1), b = large_make(RILL_F64, length, false);
     fill(&b, input_of);
-    rill_tensor view = shaped(&b, 1, length, 1);
+    rill_tensor view = large_shaped(&b, 1, length, 1);
     expect_ok(rill_scan(context, &(rill_scan_args){.a = a.view, .b = view, .h = view}));
     check_walk(&b, (walk){.constant = 0.99});
     large_free(&b);
@@ -273,15 +176,15 @@ static double to_bf16(double value)
 static void count_steps(int64_t batch, int64_t length, int64_t channels, bool time_last)
 {
     const int64_t elements = batch * length * channels;
-    large a = constant_make(RILL_BF16, 1, batch, length, channels);
-    large b = constant_make(RILL_BF16, 0x1p-10, batch, length, channels);
+    large a = large_constant(RILL_BF16, 1, batch, length, channels);
+    large b = large_constant(RILL_BF16, 0x1p-10, batch, length, channels);
     large h = large_make(RILL_BF16, elements, false), final = large_make(RILL_F32, batch * channels, false);
-    rill_scan_args args = {.a = a.view, .b = b.view, .h = shaped(&h, batch, length, channels)};
+    rill_scan_args args = {.a = a.view, .b = b.view, .h = large_shaped(&h, batch, length, channels)};
     if (time_last) args.h.stride[1] = 1, args.h.stride[2] = length;
     args.h_final = rill_tensor_2d_on(final.view.device, final.view.data, RILL_F32, batch, channels);
     expect_ok(rill_scan(context, &args));
     rill_tensor finals = view_alloc(RILL_F32, 2, args.h_final.shape);
-    put(&finals, &args.h_final);
+    large_put(&finals, &args.h_final);
     for (int64_t i = 0; i < batch * channels; i++)
         if (((const float *)finals.data)[i] != (float)length / 1024)
             fail_msg("final %lld is %.9g", (long long)i, ((const float *)finals.data)[i]);
@@ -312,10 +215,10 @@ static void more_steps_than_an_int(void **unused)
 {
     const int64_t length = ((int64_t)1 << 31) + 5;
     (void)unused;
-    large a = constant_make(RILL_BF16, -1, 1, length, 1), b = constant_make(RILL_BF16, 0, 1, length, 1);
-    large h = large_make(RILL_BF16, length, false), init = constant_make(RILL_F32, 1, 1, 1, 1);
-    large final = constant_make(RILL_F32, 7, 1, 1, 1);
-    rill_scan_args args = {.a = a.view, .b = b.view, .h = shaped(&h, 1, length, 1)};
+    large a = large_constant(RILL_BF16, -1, 1, length, 1), b = large_constant(RILL_BF16, 0, 1, length, 1);
+    large h = large_make(RILL_BF16, length, false), init = large_constant(RILL_F32, 1, 1, 1, 1);
+    large final = large_constant(RILL_F32, 7, 1, 1, 1);
+    rill_scan_args args = {.a = a.view, .b = b.view, .h = large_shaped(&h, 1, length, 1)};
     args.h_init = rill_tensor_2d_on(init.view.device, init.view.data, RILL_F32, 1, 1);
     args.h_final = rill_tensor_2d_on(final.view.device, final.view.data, RILL_F32, 1, 1);
     expect_ok(rill_scan(context, &args));
@@ -335,12 +238,12 @@ static void steps_behind_an_int(void **unused)
 {
     const int64_t length = ((int64_t)1 << 31) + 5, offsets[] = {0, length - 3, length};
     (void)unused;
-    large a = constant_make(RILL_BF16, 0.5, 1, length, 1), ones = constant_make(RILL_BF16, 1, 1, length, 1);
+    large a = large_constant(RILL_BF16, 0.5, 1, length, 1), ones = large_constant(RILL_BF16, 1, 1, length, 1);
     large h = large_make(RILL_BF16, length, false), final = large_make(RILL_F32, 2, false);
     large cuts = large_make(RILL_I64, 3, false);
     rill_tensor host = rill_tensor_1d(offsets, RILL_I64, 3);
-    put(&cuts.view, &host);
-    rill_scan_args args = {.a = a.view, .b = ones.view, .h = shaped(&h, 1, length, 1), .offsets = cuts.view};
+    large_put(&cuts.view, &host);
+    rill_scan_args args = {.a = a.view, .b = ones.view, .h = large_shaped(&h, 1, length, 1), .offsets = cuts.view};
     args.h_final = rill_tensor_2d_on(final.view.device, final.view.data, RILL_F32, 2, 1);
     expect_ok(rill_scan(context, &args));
     expect_at(args.h_final, 0, 0, 0, 2);
@@ -375,7 +278,7 @@ static large far_make(rill_dtype dtype, bool filled, uint64_t seed)
     int64_t index[RILL_MAX_RANK] = {0};
     do view_store(&host, index, rng_unit(&r));
     while (view_next(&host, index));
-    if (filled) put(&made.view, &host);
+    if (filled) large_put(&made.view, &host);
     free(host.data);
     return made;
 }
@@ -388,7 +291,7 @@ static void check_far(const rill_tensor *a, const rill_tensor *b, const rill_ten
     double tolerance = measure_tolerance(out->dtype, back);
     for (int i = 0; i < 3; i++) {
         host[i] = view_alloc(out->dtype, 3, out->shape);
-        put(&host[i], device[i]);
+        large_put(&host[i], device[i]);
     }
     for (int64_t n = 0; n < 2; n++)
         for (int64_t d = 0; d < 17; d++) {
@@ -459,6 +362,7 @@ int main(int count, char **words)
         if (where->backend == RILL_BACKEND_LOOP || !venue_selected(where, only)) continue;
         context = venue_open(where, 2, false);
         if (!context) continue;
+        large_on(where, context);
         failed += run_on_venue();
         rill_context_destroy(context);
         tested++;

@@ -13,13 +13,6 @@
 #include "strided.h"
 #include "words.h"
 
-static int axis_of(const op_tensor *t, const char *axis)
-{
-    for (int k = 0; k < t->rank; k++)
-        if (strcmp(t->axes[k], axis) == 0) return k;
-    return -1;
-}
-
 /* Where a special value was put; -1: everywhere along that axis. */
 typedef struct place {
     int64_t sequence, step, channel;
@@ -42,8 +35,9 @@ static int64_t sequence_of_step(const test_case *c, int64_t step)
 /* The place in terms of sequences, from an index of an input. */
 static place place_of(const test_case *c, const op_tensor *t, const int64_t *index)
 {
-    int batch = axis_of(t, "batch"), sequence = axis_of(t, "sequences"), time = axis_of(t, "length");
-    int channel = axis_of(t, "channels");
+    int batch = op_tensor_axis(t, "batch"), sequence = op_tensor_axis(t, "sequences"),
+        time = op_tensor_axis(t, "length");
+    int channel = op_tensor_axis(t, "channels");
     place p = {-1, -1, channel >= 0 && !mixes(c, t->name) ? index[channel] : -1};
     if (time >= 0) p.step = index[time];
     if (batch >= 0) p.sequence = c->packed ? sequence_of_step(c, p.step) : index[batch];
@@ -144,7 +138,7 @@ static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
     bool good = run(context, &clean);
     for (int i = 0; i < c.op->tensor_count && good; i++) {
         const op_tensor *t = &c.op->tensors[i];
-        bool placed = tensor_has_axis(t, "length") || tensor_has_axis(t, "sequences");
+        bool placed = op_tensor_axis(t, "length") >= 0 || op_tensor_axis(t, "sequences") >= 0;
         if (!op_is_output(t) && t->kind != OP_OFFSETS && dirty.tensor[i].data &&
             (placed || t->kind == OP_PARAMETER) && view_count(&dirty.tensor[i]) > 0)
             good = check_input(context, &r, &clean, &dirty, i);

@@ -19,8 +19,7 @@ enum { CASES = 120 };
 /* The elements of one step, without the time axis. */
 static rill_tensor step_of(const op_tensor *t, rill_tensor view, int64_t step)
 {
-    int time = 0;
-    while (strcmp(t->axes[time], "length") != 0) time++;
+    int time = op_tensor_axis(t, "length");
     rill_tensor at = view_narrow(view, time, step, 1);
     for (int k = time; k + 1 < RILL_MAX_RANK; k++) at.shape[k] = at.shape[k + 1], at.stride[k] = at.stride[k + 1];
     at.rank = t->rank - 1;

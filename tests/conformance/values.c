@@ -130,8 +130,7 @@ static void spoil_first(const test_case *c, int tensor, const rill_tensor *value
     const op_option *reverse = op_option_find(c->op, "reverse");
     bool backwards = reverse && c->options[reverse - c->op->options] != 0;
     int64_t index[RILL_MAX_RANK] = {0}, sequences = op_size(&c->sizes, "sequences");
-    int time = 0;
-    while (strcmp(t->axes[time], "length") != 0) time++;
+    int time = op_tensor_axis(t, "length");
     for (int64_t s = 0; s < (c->packed ? sequences : 1); s++) {
         int64_t begin = c->packed ? c->offsets[s] : 0;
         int64_t end = c->packed ? c->offsets[s + 1] : values->shape[time];
@@ -170,8 +169,7 @@ rill_tensor case_values(const test_case *c, int tensor)
         return values;
     }
     if (view_count(&values) == 0) return values;
-    for (int axis = 0; axis < rank; axis++)
-        if (strcmp(c->op->tensors[tensor].axes[axis], "length") == 0) is.time = axis;
+    is.time = op_tensor_axis(&c->op->tensors[tensor], "length");
     do draw_element(&r, &is, &values, index);
     while (view_next(&values, index));
     put_specials(c, tensor, &values);
