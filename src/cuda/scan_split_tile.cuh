@@ -11,6 +11,7 @@
 
 #include "scan_recurrence.cuh"
 #include "scan_split_args.h"
+#include "scan_split_copy.cuh"
 
 constexpr int WORKERS = RL_SPLIT_WORKERS, CARRIERS = RL_SPLIT_CARRIERS;
 
@@ -73,39 +74,6 @@ template <typename T, int STEPS> struct Chunk {
         set_words(2 * k + 1, value.im);
     }
 };
-
-/* The type of an element's bits alone: elements of 16 bytes may be aligned to 8. */
-template <typename T> __device__ inline void copy_async(void *to, const T *from, bool given)
-{
-    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
-    if constexpr (sizeof(T) == 16) {
-        const int bytes = given ? 8 : 0;
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared + 8), "l"((const char *)from + 8),
-                     "r"(bytes)
-                     : "memory");
-    } else {
-        const int bytes = given ? (int)sizeof(T) : 0;
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"((int)sizeof(T)),
-                     "r"(bytes)
-                     : "memory");
-    }
-}
-
-/* The first `bytes` of 16; the rest becomes 0. */
-__device__ inline void copy_async_16(void *to, const void *from, int bytes)
-{
-    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
-}
-__device__ inline void close_copies()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int open> __device__ inline void wait_copies()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory");
-}
 
 /*
  * The tile at hand: a group's channels, and some steps of a sequence.  Steps count from `skew` before its first one,
