@@ -1,22 +1,6 @@
 /* scan and its gradients on device tensors: the caller's stream, graphs, offsets that are wrong, the caller's errors.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cuda_runtime_api.h>
-
-#include <rill/cuda.h>
-#include <rill/rill.h>
-
-static rill_context *context;
+#include "cuda_group.h"
 
 /* Sizes that are walked in different ways: few steps, many channels, split time. */
 static const int64_t shapes[][3] = {{2, 33, 24}, {700, 3, 2}, {40, 600, 64}, {1, 20000, 3}, {2, 9000, 1}};
@@ -124,19 +108,6 @@ static void clear_outputs(const on_device *d, cudaStream_t stream)
     for (int i = 0; i < 5; i++)
         assert_int_equal(cudaMemsetAsync(d->memory[outputs[i]], 0xff, (size_t)count_of(d, outputs[i]) * 4, stream),
                          cudaSuccess);
-}
-
-static int make_context(void **unused)
-{
-    (void)unused;
-    return rill_context_create(&(rill_options){.backend = RILL_BACKEND_CUDA}, &context) != RILL_OK;
-}
-
-static int drop_context(void **unused)
-{
-    (void)unused;
-    rill_context_destroy(context);
-    return 0;
 }
 
 static void streams(void **unused)
@@ -268,7 +239,6 @@ static void mixed_places(void **unused)
 
 int main(void)
 {
-#define EACH(test) cmocka_unit_test_setup_teardown(test, make_context, drop_context)
     const struct CMUnitTest tests[] = {
         EACH(streams), EACH(graphs), EACH(bad_offsets), EACH(pending_errors), EACH(mixed_places),
     };

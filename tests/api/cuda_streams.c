@@ -1,23 +1,7 @@
 /* A cuda context as a guest: streams, graphs, memory on the device, the caller's own errors. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cuda_runtime_api.h>
-
-#include <rill/cuda.h>
-#include <rill/rill.h>
+#include "cuda_group.h"
 
 enum { LENGTH = 33, CHANNELS = 24, STATES = 16, STEPS = LENGTH * CHANNELS };
-
-static rill_context *context;
 
 /* One layer's tensors on the device; inputs are copies of `host`. */
 typedef struct on_device {
@@ -71,19 +55,6 @@ static void run(const on_device *d)
 {
     rill_status status = rill_selective_layer(context, &d->args);
     if (status != RILL_OK) fail_msg("%s: %s", rill_status_name(status), rill_last_error(context));
-}
-
-static int make_context(void **unused)
-{
-    (void)unused;
-    return rill_context_create(&(rill_options){.backend = RILL_BACKEND_CUDA}, &context) != RILL_OK;
-}
-
-static int drop_context(void **unused)
-{
-    (void)unused;
-    rill_context_destroy(context);
-    return 0;
 }
 
 static void streams(void **unused)
@@ -273,7 +244,6 @@ static void copies(void **unused)
 
 int main(void)
 {
-#define EACH(test) cmocka_unit_test_setup_teardown(test, make_context, drop_context)
     const struct CMUnitTest tests[] = {
         EACH(streams),     EACH(graphs), EACH(growth_in_a_capture), EACH(pending_errors), EACH(mixed_places),
         EACH(bad_offsets), EACH(copies),
