@@ -200,14 +200,24 @@ static void complete(bench_problem *problem)
     if (op_size(&problem->sizes, "groups") < 0) op_size_set(&problem->sizes, "groups", 1);
 }
 
+static bool has_output(const bench_problem *problem, failure *why)
+{
+    const op *row = problem->operation;
+    char names[BENCH_TEXT] = "";
+    for (int i = 0; i < row->tensor_count; i++) {
+        if (!op_is_output(&row->tensors[i])) continue;
+        if (problem->given[i]) return true;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", row->tensors[i].name);
+    }
+    return failure_set(why, "no output of %s is given: no word is one of %s", row->name, names);
+}
+
 /* What no single word or key can say. */
 static bool check(const bench_problem *problem, failure *why)
 {
     const op *row = problem->operation;
-    bool output = false;
-    for (int i = 0; i < row->tensor_count; i++)
-        output = output || (problem->given[i] && op_is_output(&row->tensors[i]));
-    if (!output) return failure_set(why, "no output of %s is given", row->name);
+    if (!has_output(problem, why)) return false;
     if (op_type_is_complex(problem->dtype) && !row->takes_complex)
         return failure_set(why, "%s takes no complex numbers", row->name);
     if (problem->in_place && problem->mode != BENCH_ONE_CALL)
