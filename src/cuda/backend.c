@@ -50,6 +50,23 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
     return rl_cuda_check(context, cudaLaunchKernel(kernel, grid, block, arguments, shared, stream), what);
 }
 
+rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
+                                 size_t shared, void **arguments, const char *what)
+{
+    const rl_cuda_state *state = rl_cuda_state_of(context);
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val.programmaticStreamSerializationAllowed = 1};
+    cudaLaunchConfig_t launch = {
+        .gridDim = {(unsigned)blocks, (unsigned)rows, 1},
+        .blockDim = {(unsigned)threads, 1, 1},
+        .dynamicSmemBytes = shared,
+        .stream = state->stream,
+        .attrs = &early,
+        .numAttrs = state->starts_early,
+    };
+    return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel, arguments), what);
+}
+
 static rill_status find_device(rill_context *context, int wanted)
 {
     int count = 0;
@@ -72,6 +89,7 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
         snprintf(state->name, sizeof state->name, "%s", properties.name);
         snprintf(state->blas, sizeof state->blas, "rill's own");
         state->sms = properties.multiProcessorCount;
+        state->starts_early = properties.major >= 9;
         error = cudaFuncGetAttributes(&attributes, rl_cuda_gather_kernel());
     }
     if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction)

@@ -16,11 +16,12 @@ typedef struct rl_cublas rl_cublas;
 
 typedef struct rl_cuda_state {
     int device;
-    int sms;                    /* multiprocessors */
-    cudaStream_t own;           /* made with the context */
-    cudaStream_t stream;        /* where work goes: own, or the caller's */
-    rl_cublas *cublas;          /* opened at first need */
-    bool cublas_tried;          /* then cublas NULL means that it cannot be had */
+    int sms;             /* multiprocessors */
+    bool starts_early;   /* a kernel may start before the one ahead of it has ended, and wait for that itself */
+    cudaStream_t own;    /* made with the context */
+    cudaStream_t stream; /* where work goes: own, or the caller's */
+    rl_cublas *cublas;   /* opened at first need */
+    bool cublas_tried;   /* then cublas NULL means that it cannot be had */
     void (*encode_tiles)(void); /* cuTensorMapEncodeTiled, where kernels that use it can run; else NULL */
     char name[256], blas[64];
 } rl_cuda_state;
@@ -50,6 +51,13 @@ bool rl_cuda_capturing(const rill_context *context);
 /* A launch of blocks x rows blocks on the context's stream; `arguments` as cudaLaunchKernel takes them. */
 rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                            size_t shared, void **arguments, const char *what);
+
+/*
+ * The same for a kernel that calls await_earlier (early.cuh) before it touches memory: where the device can, its
+ * blocks start while the last ones of the kernel ahead of it in the stream still run.
+ */
+rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
+                                 size_t shared, void **arguments, const char *what);
 
 /* Once for the device, which is current: raises the limits of the scan kernels that need it. */
 cudaError_t rl_cuda_prepare_selective_scan(void);

@@ -104,10 +104,11 @@ static rill_status launch_plain(rill_context *context, rl_scan_args *args, bool 
     int64_t walks = args->sequences * args->channels;
     int threads = plain_threads(context, walks);
     int64_t blocks = up(walks, threads);
-    const void *kernel = rl_scan_plain_kernel((rill_dtype)args->a.dtype, backward, steps_of(args) <= SHORT_STEPS);
+    bool is_short = steps_of(args) <= SHORT_STEPS && threads == RL_SCAN_PLAIN_THREADS;
+    const void *kernel = rl_scan_plain_kernel((rill_dtype)args->a.dtype, backward, is_short);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, threads, 0, arguments,
-                          "scan: launch");
+    return rl_cuda_launch_early(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1, threads, 0,
+                                arguments, "scan: launch");
 }
 
 static bool differs(const rl_scan_args *args, const rl_scan_view *view)
@@ -121,20 +122,38 @@ static bool is_mixed(const rl_scan_args *args)
            differs(args, &args->decay);
 }
 
-static rill_status launch_panels(rill_context *context, rl_scan_args *args, bool backward, int channels)
+static rill_status launch_panels(rill_context *context, rl_scan_args *args, bool backward)
 {
-    int64_t blocks = args->sequences * up(args->channels, channels);
-    const void *kernel = rl_scan_panel_kernel((rill_dtype)args->a.dtype, is_mixed(args), backward, channels);
+    int64_t blocks = args->sequences * up(args->channels, RL_SCAN_PANEL_MANY);
+    const void *kernel = rl_scan_panel_kernel((rill_dtype)args->a.dtype, is_mixed(args), backward);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1,
-                          rl_scan_panel_threads(channels), 0, arguments, "scan: launch of panels");
+    return rl_cuda_launch_early(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1,
+                                rl_scan_panel_threads(RL_SCAN_PANEL_MANY), 0, arguments, "scan: launch of panels");
 }
 
-/* Small problems wait for their first loads and their last stores: panels have the shortest way between. */
+/* Within a panel of a small problem 32 bits tell the elements apart. */
+static bool is_near(const rl_scan_view *view)
+{
+    int64_t most = INT32_MAX / 2 / rl_scan_panel_threads(RL_SCAN_PANEL_FEW);
+    return view->step >= -most && view->step <= most && view->channel >= -most && view->channel <= most;
+}
+
+/* Small problems wait for their first loads and their last stores. */
 static bool is_small(const rill_context *context, const rl_scan_args *args)
 {
     int64_t blocks = up(args->channels, RL_SCAN_PANEL_FEW);
-    return args->length <= SMALL_STEPS && blocks <= rl_cuda_state_of(context)->sms / args->sequences;
+    return args->length <= SMALL_STEPS && blocks <= rl_cuda_state_of(context)->sms / args->sequences &&
+           !is_mixed(args) && is_near(&args->a) && is_near(&args->input) && is_near(&args->output) &&
+           is_near(&args->before) && is_near(&args->decay);
+}
+
+static rill_status launch_small(rill_context *context, rl_scan_args *args, bool backward)
+{
+    int64_t blocks = up(args->channels, RL_SCAN_PANEL_FEW);
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_scan_small_kernel((rill_dtype)args->a.dtype, backward), blocks,
+                                args->sequences, rl_scan_panel_threads(RL_SCAN_PANEL_FEW), 0, arguments,
+                                "scan: launch of a small problem");
 }
 
 /*
@@ -146,11 +165,11 @@ static rill_status launch(rill_context *context, rl_scan_args *args, bool backwa
     bool taken = false;
     if (rl_cuda_scan_split_wanted(context, args)) return rl_cuda_scan_split(context, args, backward);
     if (steps_of(args) <= SHORT_STEPS) return launch_plain(context, args, backward);
-    if (is_small(context, args)) return launch_panels(context, args, backward, RL_SCAN_PANEL_FEW);
+    if (is_small(context, args)) return launch_small(context, args, backward);
     rill_status status = rl_cuda_scan_ring(context, args, backward, &taken);
     if (status != RILL_OK || taken) return status;
     if (args->channels < PANEL_LEAST) return launch_plain(context, args, backward);
-    return launch_panels(context, args, backward, RL_SCAN_PANEL_MANY);
+    return launch_panels(context, args, backward);
 }
 
 static rill_status run(rill_context *context, rl_scan_args *args, bool backward)

@@ -31,10 +31,16 @@ static inline
 const void *rl_scan_plain_kernel(rill_dtype activations, bool backward, bool is_short);
 
 /*
- * Takes an rl_scan_args, any grid of blocks of rl_scan_panel_threads threads, each for `channels` channels.  mixed:
- * not all tensors over time are of the activations' type.
+ * Takes an rl_scan_args, any grid of blocks of rl_scan_panel_threads(RL_SCAN_PANEL_MANY) threads, each for that many
+ * channels.  mixed: not all tensors over time are of the activations' type.
  */
-const void *rl_scan_panel_kernel(rill_dtype activations, bool mixed, bool backward, int channels);
+const void *rl_scan_panel_kernel(rill_dtype activations, bool mixed, bool backward);
+
+/*
+ * Takes an rl_scan_args whose tensors over time are of one type, and blocks of
+ * rl_scan_panel_threads(RL_SCAN_PANEL_FEW) threads, for that many channels (x) of a sequence (y).
+ */
+const void *rl_scan_small_kernel(rill_dtype dtype, bool backward);
 
 /*
  * These take an rl_scan_ring_args, a block a task, `channels` + 32 threads.  along: time is contiguous, else channels

@@ -1,55 +1,25 @@
 /*
- * The scan by panels in shared memory, for tensors that the copy engine cannot move, and for small problems: any
- * strides, any mix of types.
+ * The scan by panels in shared memory, for tensors that the copy engine cannot move: any strides, any mix of types.
  *
  *     block = CHANNELS channels of one sequence; blocks stride over what is beyond the grid
- *     panel = STEPS steps of these in the accumulation type, 8 words a thread; a channel is a row, padded by one
- *             access, so that neither filling nor walking meets a bank often
+ *     panel = STEPS steps of these
  *
  * All threads load and store, each tensor along its contiguous axis; the first CHANNELS walk a channel each.  The
  * next panel's loads are issued before the walk of this one.
  */
-#include "scan_chain.cuh"
-#include "scan_kernels.h"
+#include "early.cuh"
+#include "scan_panel.cuh"
 
 namespace
 {
 
+constexpr int CHANNELS = RL_SCAN_PANEL_MANY, THREADS = rl_scan_panel_threads(CHANNELS);
 constexpr int GROUP = 8; /* steps in registers at a time */
 
-template <typename N, int CHANNELS> struct Panel {
-    static constexpr int THREADS = rl_scan_panel_threads(CHANNELS), EACH = 32 / sizeof(N),
-                         STEPS = THREADS * EACH / CHANNELS, CHUNK = 16 / sizeof(N);
-    struct alignas(16) Chunk {
-        N lane[CHUNK];
-    };
-    N at[CHANNELS][STEPS + CHUNK];
-
-    __device__ void read(N (&value)[GROUP], int channel, int first) const
-    {
-#pragma unroll
-        for (int k = 0; k < GROUP; k += CHUNK) {
-            const Chunk chunk = *(const Chunk *)&at[channel][first + k];
-#pragma unroll
-            for (int i = 0; i < CHUNK; i++) value[k + i] = chunk.lane[i];
-        }
-    }
-    __device__ void write(const N (&value)[GROUP], int channel, int first)
-    {
-#pragma unroll
-        for (int k = 0; k < GROUP; k += CHUNK) {
-            Chunk chunk;
-#pragma unroll
-            for (int i = 0; i < CHUNK; i++) chunk.lane[i] = value[k + i];
-            *(Chunk *)&at[channel][first + k] = chunk;
-        }
-    }
-};
-
 /* A thread's elements of a panel of one tensor: (channel, step), then on by (channels, steps), EACH in all. */
-template <typename N, int CHANNELS> struct Share {
-    typedef ::Panel<N, CHANNELS> Panel;
-    static constexpr int STEPS = Panel::STEPS, EACH = Panel::EACH, THREADS = Panel::THREADS;
+template <typename N> struct Share {
+    typedef scan_panel::Panel<N, CHANNELS> Panel;
+    static constexpr int STEPS = Panel::STEPS, EACH = Panel::EACH;
     static_assert(STEPS <= THREADS && CHANNELS <= THREADS, "one turn of the threads covers a row");
 
     const rl_scan_view &view;
@@ -110,35 +80,28 @@ template <typename N, int CHANNELS> struct Share {
     }
 };
 
-template <typename N, int CHANNELS, bool BACKWARD> struct Panels {
-    Panel<N, CHANNELS> a, input;
-};
-template <typename N, int CHANNELS> struct Panels<N, CHANNELS, true> {
-    Panel<N, CHANNELS> a, input, before;
-};
-
 /* T: the type of all tensors over time, or void where they have several. */
-template <typename T, typename N, int CHANNELS, bool BACKWARD> struct Block {
-    typedef ::Panel<N, CHANNELS> Panel;
-    typedef ::Share<N, CHANNELS> Share;
-    static constexpr int STEPS = Panel::STEPS, EACH = Panel::EACH;
+template <typename T, typename N, bool BACKWARD> struct Block {
+    typedef ::Share<N> Share;
+    typedef scan_panel::Panels<N, CHANNELS, BACKWARD> Panels;
+    static constexpr int STEPS = Share::STEPS, EACH = Share::EACH;
 
     const rl_scan_args &args;
-    Panels<N, CHANNELS, BACKWARD> &panels;
+    Panels &panels;
     Span span;
     int64_t channels_left;
     Share a, input, before, output, decay;
-    Chain<N> chain;
+    scan_panel::Walker<N, CHANNELS, BACKWARD, GROUP> walker;
     N raw_a[EACH], raw_input[EACH], raw_before[BACKWARD ? EACH : 1];
 
-    __device__ Block(const rl_scan_args &args, Panels<N, CHANNELS, BACKWARD> &panels, int64_t sequence,
-                     int64_t channel)
+    __device__ Block(const rl_scan_args &args, Panels &panels, int64_t sequence, int64_t channel)
         : args(args), panels(panels), span(args, sequence), channels_left(args.channels - channel),
           a(args.a, span.at(args.a, channel, args.down)), input(args.input, span.at(args.input, channel, args.down)),
           before(args.before, span.at(args.before, channel, args.down) + args.before.step),
           output(args.output, span.at(args.output, channel, args.down)),
           decay(args.decay, span.at(args.decay, channel, args.down)),
-          chain(args, sequence, threadIdx.x < channels_left && threadIdx.x < CHANNELS ? channel + threadIdx.x : 0)
+          walker{panels,
+                 {args, sequence, threadIdx.x < channels_left && threadIdx.x < CHANNELS ? channel + threadIdx.x : 0}}
     {
     }
     __device__ void load(int64_t left)
@@ -157,56 +120,6 @@ template <typename T, typename N, int CHANNELS, bool BACKWARD> struct Block {
         if constexpr (BACKWARD) before.put(raw_before, panels.before);
     }
 
-    /* A group of steps in registers; its reads do not wait for the writes of the group before. */
-    struct Group {
-        N a[GROUP], input[GROUP], before[BACKWARD ? GROUP : 1];
-    };
-    __device__ void read(Group &group, int first) const
-    {
-        const int channel = threadIdx.x, at = first < STEPS ? first : 0;
-        panels.a.read(group.a, channel, at);
-        panels.input.read(group.input, channel, at);
-        if constexpr (BACKWARD) panels.before.read(group.before, channel, at);
-    }
-    __device__ void walk_group(Group &group, int first)
-    {
-        const int channel = threadIdx.x;
-        if constexpr (BACKWARD) {
-            chain.template backward<true>(group.a, group.input, 0, GROUP);
-            chain.template differentiate<true>(group.a, group.input, group.before, GROUP);
-            panels.before.write(group.before, channel, first);
-        } else {
-            chain.template forward<true>(group.a, group.input, 0, GROUP);
-        }
-        panels.input.write(group.input, channel, first);
-    }
-    __device__ void walk(int64_t left)
-    {
-        Group now, next;
-        read(now, 0);
-#pragma unroll 1
-        for (int first = 0; first < STEPS && first < left; first += 2 * GROUP) {
-            read(next, first + GROUP);
-            walk_group(now, first);
-            read(now, first + 2 * GROUP);
-            walk_group(next, first + GROUP);
-        }
-        if (left <= STEPS) finish((int)left - 1);
-    }
-    /*
-     * What the sequence's last step leaves, since groups run on beyond it.  Backward it is the first in time, which
-     * comes after h_init, or after nothing: then its decay was never read.
-     */
-    __device__ void finish(int last)
-    {
-        const int channel = threadIdx.x;
-        const N a = panels.a.at[channel][last], result = panels.input.at[channel][last];
-        chain.state = result;
-        if constexpr (BACKWARD) {
-            chain.state = dropped(conjugate(a), result);
-            panels.before.at[channel][last] = kept(chain.has_start, decay_gradient(a, chain.start, result));
-        }
-    }
     __device__ void store(int64_t left)
     {
         output.template store<T>(panels.input, left, channels_left);
@@ -217,8 +130,7 @@ template <typename T, typename N, int CHANNELS, bool BACKWARD> struct Block {
         }
     }
 
-    /* Each turn loads a panel, and meanwhile walks the one before.  Each part is here once: small problems wait for
-     * instructions too. */
+    /* Each turn loads a panel, and meanwhile walks the one before. */
     __device__ void run()
     {
         int64_t left = span.count + STEPS; /* of the panel to walk, which the first turn does not have */
@@ -227,7 +139,7 @@ template <typename T, typename N, int CHANNELS, bool BACKWARD> struct Block {
             const bool walks = left <= span.count, loads = left > STEPS;
             if (loads) load(left - STEPS);
             if (walks) {
-                if (threadIdx.x < CHANNELS) walk(left);
+                if (threadIdx.x < CHANNELS) walker.walk(left);
                 __syncthreads(); /* the panel is walked */
                 store(left);
             }
@@ -241,56 +153,51 @@ template <typename T, typename N, int CHANNELS, bool BACKWARD> struct Block {
     }
 };
 
-template <typename T, typename N, int CHANNELS, bool BACKWARD>
-__global__ void __launch_bounds__(rl_scan_panel_threads(CHANNELS), sizeof(N) == 4 ? 2 : 1)
+template <typename T, typename N, bool BACKWARD>
+__global__ void __launch_bounds__(THREADS, sizeof(N) == 4 ? 2 : 1)
     panel_kernel(const __grid_constant__ rl_scan_args args)
 {
-    __shared__ Panels<N, CHANNELS, BACKWARD> panels;
+    __shared__ scan_panel::Panels<N, CHANNELS, BACKWARD> panels;
+    let_later_start();
+    await_earlier();
     const int64_t blocks = (args.channels - 1) / CHANNELS + 1, tasks = args.sequences * blocks;
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int64_t sequence = args.sequences == 1 ? 0 : task / blocks;
         const int64_t channel = (task - sequence * blocks) * CHANNELS;
-        Block<T, N, CHANNELS, BACKWARD> block(args, panels, sequence, channel);
+        Block<T, N, BACKWARD> block(args, panels, sequence, channel);
         block.run();
-        if (threadIdx.x >= CHANNELS || threadIdx.x >= block.channels_left) continue;
-        if (block.span.count == 0)
-            pass_on<N>(args, sequence, channel + threadIdx.x);
-        else
-            store_state(args.leave, sequence, channel + threadIdx.x, block.chain.state);
+        if (threadIdx.x < CHANNELS && threadIdx.x < block.channels_left)
+            block.walker.leave(args, block.span, sequence, channel + threadIdx.x);
     }
 }
 
-template <typename T, typename N> const void *pick_as(bool backward, int channels)
+template <typename T, typename N> const void *pick_as(bool backward)
 {
-    constexpr int many = RL_SCAN_PANEL_MANY, few = RL_SCAN_PANEL_FEW;
-    if (channels == many)
-        return backward ? (const void *)panel_kernel<T, N, many, true>
-                        : (const void *)panel_kernel<T, N, many, false>;
-    return backward ? (const void *)panel_kernel<T, N, few, true> : (const void *)panel_kernel<T, N, few, false>;
+    return backward ? (const void *)panel_kernel<T, N, true> : (const void *)panel_kernel<T, N, false>;
 }
 
-template <typename T> const void *pick(bool mixed, bool backward, int channels)
+template <typename T> const void *pick(bool mixed, bool backward)
 {
     typedef typename Accumulated<T>::type N;
-    return mixed ? pick_as<void, N>(backward, channels) : pick_as<T, N>(backward, channels);
+    return mixed ? pick_as<void, N>(backward) : pick_as<T, N>(backward);
 }
 
 } // namespace
 
-const void *rl_scan_panel_kernel(rill_dtype activations, bool mixed, bool backward, int channels)
+const void *rl_scan_panel_kernel(rill_dtype activations, bool mixed, bool backward)
 {
     switch (activations) {
     case RILL_F64:
-        return pick<double>(mixed, backward, channels);
+        return pick<double>(mixed, backward);
     case RILL_F32:
-        return pick<float>(mixed, backward, channels);
+        return pick<float>(mixed, backward);
     case RILL_BF16:
-        return pick<bf16>(mixed, backward, channels);
+        return pick<bf16>(mixed, backward);
     case RILL_F16:
-        return pick<f16>(mixed, backward, channels);
+        return pick<f16>(mixed, backward);
     case RILL_C64:
-        return pick_as<Complex<float>, Complex<float>>(backward, channels);
+        return pick_as<Complex<float>, Complex<float>>(backward);
     default:
-        return pick_as<Complex<double>, Complex<double>>(backward, channels);
+        return pick_as<Complex<double>, Complex<double>>(backward);
     }
 }

@@ -4,6 +4,7 @@
  *     thread = one channel of one sequence, channels fastest; threads stride over what is beyond the grid
  *     time   = serial, STEPS at a time: their loads are issued together, and hide behind those of other warps
  */
+#include "early.cuh"
 #include "scan_chain.cuh"
 #include "scan_kernels.h"
 
@@ -87,6 +88,8 @@ template <typename Walk, typename N, int STEPS>
 __global__ void __launch_bounds__(THREADS, STEPS * sizeof(N) == 4 * LONG_WORDS ? 2 : 5)
     plain_kernel(const __grid_constant__ rl_scan_args args)
 {
+    let_later_start();
+    await_earlier();
     const int64_t all = args.sequences * args.channels, stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < all; k += stride) {
         int64_t sequence;

@@ -169,18 +169,21 @@ template <typename Real> __device__ inline Complex<Real> dropped(Complex<Real> a
 }
 
 /*
- * a h + b, where a decay of exactly 0 selects b.  Fused where real: the chain from step to step is one instruction.
+ * a h + b, where a decay of exactly 0 selects b.  Product and sum are rounded each, as in the plain loop: a fused
+ * step would be a little more exact most of the time, and far off the loop where that is lucky and growth follows.
  */
 __device__ inline float advance(float a, float h, float b)
 {
-    asm("{\n\t.reg .pred p;\n\tsetp.neu.f32 p, %1, 0f00000000;\n\t@p fma.rn.f32 %0, %1, %2, %0;\n\t}"
+    asm("{\n\t.reg .pred p;\n\t.reg .f32 u;\n\tsetp.neu.f32 p, %1, 0f00000000;\n\tmul.rn.f32 u, %1, %2;\n\t"
+        "@p add.rn.f32 %0, u, %0;\n\t}"
         : "+f"(b)
         : "f"(a), "f"(h));
     return b;
 }
 __device__ inline double advance(double a, double h, double b)
 {
-    asm("{\n\t.reg .pred p;\n\tsetp.neu.f64 p, %1, 0d0000000000000000;\n\t@p fma.rn.f64 %0, %1, %2, %0;\n\t}"
+    asm("{\n\t.reg .pred p;\n\t.reg .f64 u;\n\tsetp.neu.f64 p, %1, 0d0000000000000000;\n\tmul.rn.f64 u, %1, %2;\n\t"
+        "@p add.rn.f64 %0, u, %0;\n\t}"
         : "+d"(b)
         : "d"(a), "d"(h));
     return b;
