@@ -11,7 +11,8 @@ enum {
     LEAST_STEPS = 16,    /* of a sequence, on the average: below it a thread a channel does as well */
     LEAST_CHANNELS = 16, /* of a tile: below it most of its threads would idle */
     LEAST_STAGES = 3,    /* of a ring: one is walked, the next is looked into, one is written */
-    MOST_STAGES = 8,
+    MOST_STAGES = 16,
+    MOST_TOGETHER = 2,       /* blocks of a multiprocessor */
     SHARED_BYTES = 216 << 10 /* of a multiprocessor, for rings */
 };
 
@@ -111,6 +112,12 @@ static rl_scan_args merged(const rl_scan_args *args)
     return whole;
 }
 
+/* Blocks of `channels` channels each. */
+static int64_t tasks_of(const plan *p, int64_t channels)
+{
+    return p->args->sequences * ((p->args->channels - 1) / channels + 1);
+}
+
 static bool is_sized(const plan *p)
 {
     const rl_scan_args *args = p->args;
@@ -152,6 +159,16 @@ static bool describe(rill_context *context, const plan *p, const rl_scan_view *v
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+static int64_t tile_steps(const plan *p)
+{
+    return rl_scan_ring_lines(p->along, p->backward) * rl_scan_ring_steps((int)p->size, p->along);
+}
+
+static int64_t tile_bytes(const plan *p)
+{
+    return tile_steps(p) * p->channels * p->size;
+}
+
 static const void *pick_kernel(rill_dtype dtype, bool along, bool backward, int32_t channels)
 {
     switch (dtype) {
@@ -170,52 +187,53 @@ static const void *pick_kernel(rill_dtype dtype, bool along, bool backward, int3
     }
 }
 
-static int64_t ring_bytes(int32_t stages, int64_t slot)
+/* A block's slots with their barriers; behind them a tile of decays, where these are not streamed. */
+static int64_t ring_bytes(const plan *p, int32_t stages)
 {
-    return stages * (slot + 2 * (int64_t)sizeof(uint64_t));
+    int64_t tile = tile_bytes(p), tiles = 1 + p->backward + streams_a(p);
+    return stages * (tiles * tile + 2 * (int64_t)sizeof(uint64_t)) + (streams_a(p) ? 0 : tile);
 }
 
-/* As many as two blocks of a multiprocessor may have beside each other, or one has alone, and as there are tiles. */
-static int32_t stages_of(const rill_context *context, int64_t tasks, int64_t tiles, int64_t slot)
+/* As many as the blocks of a multiprocessor may have beside each other, and as a task has tiles. */
+static int32_t stages_of(const plan *p, int64_t together)
 {
-    int64_t together = (tasks - 1) / rl_cuda_state_of(context)->sms + 1;
-    if (together > 2) together = 2;
+    int64_t tiles = (p->args->length - 1) / tile_steps(p) + 2; /* one more where the first is begun within */
     int32_t stages = MOST_STAGES;
-    while (stages > LEAST_STAGES && ring_bytes(stages, slot) > SHARED_BYTES / together) stages--;
-    return tiles < stages ? (int32_t)tiles : stages;
+    while (stages > LEAST_STAGES && (stages > tiles || ring_bytes(p, stages) > SHARED_BYTES / together)) stages--;
+    return stages;
 }
 
 static rill_status launch(rill_context *context, const plan *p, rl_scan_ring_args *ring)
 {
     const rl_scan_args *args = p->args;
-    int64_t steps = rl_scan_ring_steps((int)p->size, p->along);
-    int64_t tiles = (args->length - 1) / steps + 2; /* one more where the first is begun within */
-    int64_t slot = steps * p->channels * p->size * (1 + p->backward + ring->streams_a);
+    int64_t tasks = tasks_of(p, p->channels);
     ring->scan = *args;
-    ring->blocks = (int32_t)((args->channels - 1) / p->channels + 1);
-    ring->stages = stages_of(context, args->sequences * ring->blocks, tiles, slot);
+    ring->blocks = (int32_t)(tasks / args->sequences);
+    ring->stages = stages_of(p, tasks > rl_cuda_state_of(context)->sms ? MOST_TOGETHER : 1);
     const void *kernel = pick_kernel((rill_dtype)args->a.dtype, p->along, p->backward, p->channels);
     void *arguments[] = {ring};
-    return rl_cuda_launch(context, kernel, args->sequences * ring->blocks, 1, p->channels + 32,
-                          (size_t)ring_bytes(ring->stages, slot), arguments, "scan: launch of rings");
+    return rl_cuda_launch(context, kernel, tasks, 1, p->channels + 32, (size_t)ring_bytes(p, ring->stages), arguments,
+                          "scan: launch of rings");
 }
 
-static int32_t tile_channels(const plan *p)
+/* The most channels, but where these would leave half of the multiprocessors, or of the threads, without work. */
+static int32_t tile_channels(const rill_context *context, const plan *p)
 {
-    int32_t most = rl_scan_ring_channels((int)p->size, p->along);
-    return p->args->channels <= most / 2 ? most / 2 : most;
+    int32_t most = rl_scan_ring_most((int)p->size, p->along), least = rl_scan_ring_least((int)p->size, p->along);
+    bool few = p->args->channels <= least || tasks_of(p, most) <= rl_cuda_state_of(context)->sms / 2;
+    return few ? least : most;
 }
 
 /* Which axis is contiguous, if either is in all tensors; time only where channels are not. */
-static bool find_layout(plan *p, rl_scan_args *whole)
+static bool find_layout(const rill_context *context, plan *p, rl_scan_args *whole)
 {
     p->along = false;
-    p->channels = tile_channels(p);
+    p->channels = tile_channels(context, p);
     if (is_sized(p) && all_copyable(p)) return true;
     *whole = merged(p->args);
     p->args = whole;
     p->along = true;
-    p->channels = tile_channels(p);
+    p->channels = tile_channels(context, p);
     return is_sized(p) && all_copyable(p);
 }
 
@@ -224,7 +242,8 @@ rill_status rl_cuda_scan_ring(rill_context *context, const rl_scan_args *args, b
     rl_scan_args whole;
     plan p = {.args = args, .backward = backward, .size = (int64_t)rill_dtype_size((rill_dtype)args->a.dtype)};
     *taken = false;
-    if (!rl_cuda_state_of(context)->encode_tiles || !args->input.data || !find_layout(&p, &whole)) return RILL_OK;
+    if (!rl_cuda_state_of(context)->encode_tiles || !args->input.data || !find_layout(context, &p, &whole))
+        return RILL_OK;
     rl_scan_ring_args ring = {.streams_a = streams_a(&p)};
     *taken =
         (!ring.streams_a || describe(context, &p, &p.args->a, &ring.a)) &&
@@ -239,7 +258,7 @@ static void (*find_encode(void))(void)
     void (*encode)(void) = NULL;
     struct cudaFuncAttributes attributes;
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const void *kernel = rl_scan_ring_kernel_f32(false, false, rl_scan_ring_channels(4, false));
+    const void *kernel = rl_scan_ring_kernel_f32(false, false, rl_scan_ring_most(4, false));
     if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess || attributes.ptxVersion < 90) return NULL;
 #if CUDART_VERSION >= 12050
     cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", (void **)&encode, 12000,
@@ -258,8 +277,8 @@ cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state)
     state->encode_tiles = find_encode();
     if (!state->encode_tiles) return cudaSuccess;
     for (int k = 0; k < 6 * 8 && error == cudaSuccess; k++) {
-        int32_t channels = rl_scan_ring_channels((int)rill_dtype_size(dtypes[k / 8]), k & 1);
-        if (k & 4) channels /= 2;
+        int size = (int)rill_dtype_size(dtypes[k / 8]);
+        int32_t channels = k & 4 ? rl_scan_ring_least(size, k & 1) : rl_scan_ring_most(size, k & 1);
         const void *kernel = pick_kernel(dtypes[k / 8], k & 1, k & 2, channels);
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
     }

@@ -2,8 +2,7 @@
  * The scan by a ring of tiles in shared memory: time in the loop's own order, each tensor read or written once.
  *
  *     block  = CHANNELS channels of one sequence
- *     tile   = STEPS steps of these.  Where channels are contiguous in memory a step is a row of the tile; where time
- *              is (ALONG), a channel is, its 16-byte chunks swizzled by the copy engine so that no bank is met twice
+ *     tile   = STEPS steps of these (scan_ring_tile.cuh)
  *     ring   = `stages` slots of the tiles of one stretch of time: input, before (backward), a (where streamed)
  *     mover  = one thread, which has the copy engine fill slots, and write results out of them
  *     walker = any other thread: has a channel, and leaves results where input (backward: and before) was
@@ -13,219 +12,84 @@
 #ifndef RL_CUDA_SCAN_RING_CUH
 #define RL_CUDA_SCAN_RING_CUH
 
-#include "scan_bulk.cuh"
 #include "scan_chain.cuh"
-#include "scan_ring_tile.cuh"
+#include "scan_ring_mover.cuh"
 
 namespace scan_ring
 {
-
-/*
- * What a block works on, and its slots in shared memory.  The copy engine wants inner coordinates at multiples of 16
- * bytes, and none that are negative: a sequence that begins between such places skips the first steps of its first
- * tile.
- */
-template <typename T, bool ALONG, bool BACKWARD, int CHANNELS> struct Task {
-    typedef scan_ring::Tile<T, ALONG, CHANNELS> Tile;
-    static constexpr int STEPS = Tile::STEPS;
-    static constexpr bool is_along = ALONG, is_backward = BACKWARD;
-
-    const rl_scan_ring_args &args;
-    int64_t sequence, channel; /* the block's first channel */
-    Span span;
-    int skipped; /* steps of the first tile, at its start in the order of running */
-    int64_t total, tiles;
-    char *ring;
-    uint64_t *filled, *walked;
-
-    __device__ Task(const rl_scan_ring_args &args, char *shared)
-        : args(args), sequence((uint32_t)blockIdx.x / (uint32_t)args.blocks),
-          channel((int64_t)(blockIdx.x - (uint32_t)sequence * (uint32_t)args.blocks) * CHANNELS),
-          span(args.scan, sequence), skipped(0), ring(shared),
-          filled((uint64_t *)(shared + args.stages * slot_bytes())), walked(filled + args.stages)
-    {
-        if (args.scan.down)
-            skipped = -(int)(span.begin + span.count) & (STEPS - 1);
-        else if (ALONG)
-            skipped = (int)span.begin & (Tile::CHUNK - 1);
-        total = span.count > 0 ? span.count + skipped : 0;
-        tiles = (total + STEPS - 1) / STEPS;
-    }
-    __device__ int slot_bytes() const
-    {
-        return Tile::BYTES * (1 + BACKWARD + args.streams_a);
-    }
-    __device__ char *input(int slot) const
-    {
-        return ring + slot * slot_bytes();
-    }
-    __device__ char *before(int slot) const
-    {
-        return input(slot) + Tile::BYTES;
-    }
-    __device__ char *a(int slot) const
-    {
-        return input(slot) + Tile::BYTES * (1 + BACKWARD);
-    }
-
-    /* Where the tile begins in time. */
-    __device__ int64_t time(int64_t tile) const
-    {
-        return args.scan.down ? span.begin + span.count + skipped - (tile + 1) * STEPS
-                              : span.begin - skipped + tile * STEPS;
-    }
-    /* The tile's steps are those of the sequence from `from` on, and before `left`. */
-    __device__ int from(int64_t tile) const
-    {
-        return tile == 0 ? skipped : 0;
-    }
-    __device__ int64_t left(int64_t tile) const
-    {
-        return total - tile * STEPS;
-    }
-    /* Else other sequences' steps lie beside them; where the tensors end there, the copy engine knows. */
-    __device__ bool stored_whole(int64_t tile) const
-    {
-        return (left(tile) >= STEPS && from(tile) == 0) || !args.scan.offsets;
-    }
-};
-
-/* The slot of a tile, and the parity of its turn. */
-struct Turn {
-    int slot = 0;
-    uint32_t parity = 0;
-
-    __device__ void advance(int stages)
-    {
-        if (++slot < stages) return;
-        slot = 0;
-        parity ^= 1;
-    }
-};
-
-template <typename Task> struct Mover {
-    static constexpr int STEPS = Task::STEPS, UNITS = Task::Tile::CHUNK == 1 ? 2 : 1; /* copied as float64 pairs */
-    const Task &task;
-    const rl_scan_ring_args &args;
-
-    __device__ Mover(const Task &task) : task(task), args(task.args)
-    {
-    }
-    __device__ TileAt at(int64_t tile) const
-    {
-        const int time = (int)task.time(tile), channel = (int)task.channel, row = (int)task.span.row;
-        if (Task::is_along) return {time * UNITS, channel, row};
-        return {channel * UNITS, time, row};
-    }
-    __device__ void fill(int64_t tile, int slot) const
-    {
-        const bool has_before = Task::is_backward && args.scan.decay.data;
-        uint64_t *barrier = task.filled + slot;
-        barrier_expect(barrier, Task::Tile::BYTES * (1 + has_before + args.streams_a));
-        if (args.streams_a) tile_load(task.a(slot), args.a, at(tile), barrier);
-        tile_load(task.input(slot), args.input, at(tile), barrier);
-        if (has_before) tile_load(task.before(slot), args.before, at(tile), barrier);
-    }
-    __device__ void write(int64_t tile, int slot) const
-    {
-        if (task.stored_whole(tile)) {
-            if (args.scan.output.data) tile_store(args.output, at(tile), task.input(slot));
-            if (Task::is_backward && args.scan.decay.data) tile_store(args.decay, at(tile), task.before(slot));
-        }
-        stores_commit();
-    }
-    __device__ void prefetch() const
-    {
-        if (args.streams_a) tile_prefetch(args.a);
-        tile_prefetch(args.input);
-        if (args.scan.before.data) tile_prefetch(args.before);
-    }
-
-    /* The slots that no walker has to leave first. */
-    __device__ void begin() const
-    {
-        for (int k = 0; k < args.stages && k < task.tiles; k++) fill(k, k);
-    }
-    /* A slot is filled again one tile late, so that reading it for the write is not waited for. */
-    __device__ void run() const
-    {
-        Turn now;
-        int last = 0;
-        for (int64_t tile = 0; tile < task.tiles; tile++) {
-            barrier_wait(task.walked + now.slot, now.parity);
-            write(tile, now.slot);
-            const int64_t next = tile - 1 + args.stages;
-            if (tile > 0 && next < task.tiles) {
-                stores_wait<1>();
-                fill(next, last);
-            }
-            last = now.slot;
-            now.advance(args.stages);
-        }
-        stores_wait<0>();
-    }
-};
 
 /* A thread's channel. */
 template <typename Task, typename T> struct Walker {
     typedef typename Task::Tile Tile;
     typedef typename Accumulated<T>::type N;
-    static constexpr int STEPS = Task::STEPS;
+    static constexpr int STEPS = Task::STEPS, LINE_STEPS = Tile::LINE_STEPS;
 
     const Task &task;
     const rl_scan_args &args;
     const int own; /* the channel within the block */
     const bool exists;
     Chain<N> chain;
-    N constant; /* the decay, where it is not streamed */
+
+    /* Steps as they lie in the tiles.  Tiles of tensors that are not given hold anything: none is stored. */
+    struct Group {
+        typename Tile::Steps a, input, before;
+    };
 
     /* Threads beyond the channels walk the last one's state over tiles of zeros, and write nothing. */
     __device__ Walker(const Task &task, int own)
         : task(task), args(task.args.scan), own(own), exists(task.channel + own < args.channels),
-          chain(args, task.sequence, exists ? task.channel + own : task.channel), constant()
+          chain(args, task.sequence, exists ? task.channel + own : task.channel)
     {
-        if (task.args.streams_a || task.span.count == 0 || !exists) return;
-        constant = load_number<N>(args.a.data, args.a.dtype, task.span.at(args.a, task.channel + own, args.down));
+        if (task.args.streams_a || task.span.count == 0) return;
+        const int64_t at = task.span.at(args.a, task.channel + own, args.down);
+        const T constant = exists ? ((const T *)args.a.data)[at] : T{};
+        for (int k = 0; k < STEPS; k++) *Tile::element(task.a(0), own, k) = constant;
     }
 
-    template <bool DOWN> __device__ void read_decays(N (&a)[GROUP], int slot, int first) const
-    {
-        if (task.args.streams_a) {
-            Tile::template read<DOWN>(a, task.a(slot), own, first);
-        } else {
-#pragma unroll
-            for (int k = 0; k < GROUP; k++) a[k] = constant;
+    /* The tiles of a slot. */
+    struct Tiles {
+        char *a, *input, *before;
+
+        __device__ Tiles(const Task &task, int slot)
+            : a(task.a(slot)), input(task.input(slot)), before(task.before(slot))
+        {
         }
-    }
+    };
 
-    template <bool DOWN, bool WHOLE> __device__ void forward(int slot, int first, int from, int left)
+    template <bool DOWN> __device__ void load(Group &group, const Tiles &tiles, int first) const
+    {
+        Tile::template load<DOWN>(group.a, tiles.a, own, first);
+        Tile::template load<DOWN>(group.input, tiles.input, own, first);
+        if (Task::is_backward) Tile::template load<DOWN>(group.before, tiles.before, own, first);
+    }
+    template <bool DOWN, bool WHOLE>
+    __device__ void forward(const Group &group, const Tiles &tiles, int first, int from, int left)
     {
         N a[GROUP], h[GROUP];
-        read_decays<DOWN>(a, slot, first);
-        Tile::template read<DOWN>(h, task.input(slot), own, first);
+#pragma unroll
+        for (int k = 0; k < GROUP; k++) {
+            a[k] = widen(group.a.template get<DOWN>(k));
+            h[k] = widen(group.input.template get<DOWN>(k));
+        }
         chain.template forward<WHOLE>(a, h, from, left);
-        Tile::template write<DOWN>(h, task.input(slot), own, first);
+        Tile::template write<DOWN>(h, tiles.input, own, first);
     }
 
-    /* What a step before the group's last is preceded by, in time, is h of the next one in the order of running. */
-    template <bool DOWN, bool WHOLE> __device__ void backward(const Turn &now, int first, int from, int left)
+    /* What a step is preceded by, in time, is h of the next one in the order of running; `after` the group's last. */
+    template <bool DOWN, bool WHOLE>
+    __device__ void backward(const Group &group, N after, const Tiles &tiles, int first, int from, int left)
     {
-        const int slot = now.slot;
         N a[GROUP], g[GROUP], before[GROUP];
-        read_decays<DOWN>(a, slot, first);
-        Tile::template read<DOWN>(g, task.input(slot), own, first);
-        if (args.decay.data) {
-            N h[GROUP];
-            Tile::template read<DOWN>(h, task.before(slot), own, first);
 #pragma unroll
-            for (int k = 0; k + 1 < GROUP; k++) before[k] = h[k + 1];
-            before[GROUP - 1] = following<DOWN>(now, first + GROUP, left > GROUP);
+        for (int k = 0; k < GROUP; k++) {
+            a[k] = widen(group.a.template get<DOWN>(k));
+            g[k] = widen(group.input.template get<DOWN>(k));
+            before[k] = k + 1 < GROUP ? widen(group.before.template get<DOWN>(k + 1)) : after;
         }
         chain.template backward<WHOLE>(a, g, from, left);
-        if (args.output.data) Tile::template write<DOWN>(g, task.input(slot), own, first);
-        if (!args.decay.data) return;
+        Tile::template write<DOWN>(g, tiles.input, own, first);
         chain.template differentiate<WHOLE>(a, g, before, left);
-        Tile::template write<DOWN>(before, task.before(slot), own, first);
+        Tile::template write<DOWN>(before, tiles.before, own, first);
     }
 
     /* h of one step: in this tile, or the first of the next, which is filled whether or not this one is walked. */
@@ -240,34 +104,76 @@ template <typename Task, typename T> struct Walker {
         return widen(*Tile::element(task.before(now.slot), own, Tile::in_time(k, DOWN)));
     }
 
-    template <bool DOWN, bool WHOLE> __device__ void group(const Turn &now, int first, int from, int left)
+    /* Whole lines.  A group is read before the one ahead of it is walked, which hides the way to it. */
+    template <bool DOWN> __device__ void walk_lines(const Turn &now, Lines lines)
     {
-        if (Task::is_backward)
-            backward<DOWN, WHOLE>(now, first, from - first, left - first);
-        else
-            forward<DOWN, WHOLE>(now.slot, first, from - first, left - first);
+        const Tiles tiles(task, now.slot);
+        const int end = lines.end * LINE_STEPS;
+        Group groups[2];
+        if (lines.begin < lines.end) load<DOWN>(groups[0], tiles, lines.begin * LINE_STEPS);
+#pragma unroll 1
+        for (int line = lines.begin * LINE_STEPS; line < end; line += LINE_STEPS) {
+#pragma unroll
+            for (int k = 0; k < LINE_STEPS; k += GROUP) {
+                const int first = line + k;
+                const bool last = k + GROUP == LINE_STEPS && line + LINE_STEPS == end;
+                Group &group = groups[k / GROUP % 2], &next = groups[k / GROUP % 2 ^ 1];
+                if (!last) load<DOWN>(next, tiles, first + GROUP);
+                if constexpr (Task::is_backward) {
+                    const N after =
+                        last ? following<DOWN>(now, end, true) : (N)widen(next.before.template get<DOWN>(0));
+                    backward<DOWN, true>(group, after, tiles, first, 0, STEPS + 1);
+                } else {
+                    forward<DOWN, true>(group, tiles, first, 0, STEPS + 1);
+                }
+            }
+            if (LINE_STEPS / GROUP % 2 != 0) groups[0] = groups[1]; /* a line begins with the first */
+        }
+    }
+    /* Groups of lines beside other sequences' steps, or beside nothing. */
+    template <bool DOWN> __device__ void walk_parts(const Turn &now, Lines lines, int from, int left)
+    {
+        const Tiles tiles(task, now.slot);
+        const int begin = lines.begin * LINE_STEPS,
+                  end = lines.end * LINE_STEPS < left ? lines.end * LINE_STEPS : left;
+#pragma unroll 1
+        for (int first = begin < from ? from / GROUP * GROUP : begin; first < end; first += GROUP) {
+            Group group;
+            load<DOWN>(group, tiles, first);
+            if constexpr (Task::is_backward) {
+                const N after = following<DOWN>(now, first + GROUP, left - first > GROUP);
+                backward<DOWN, false>(group, after, tiles, first, from - first, left - first);
+            } else {
+                forward<DOWN, false>(group, tiles, first, from - first, left - first);
+            }
+        }
     }
 
-    /* Writes the few steps of a packed sequence's first or last tile, beside which another sequence's lie. */
+    /* Writes the few steps of a packed sequence's first or last lines, beside which another sequence's lie. */
     template <bool DOWN>
-    __device__ void write_part(const rl_scan_view &view, char *data, int64_t tile, int from, int left) const
+    __device__ void write_part(const rl_scan_view &view, char *data, int64_t tile, int begin, int end) const
     {
         if (!view.data) return;
         const int64_t done = tile * STEPS - task.skipped;
-        const int end = left < STEPS ? left : STEPS;
         if (Task::is_along) { /* a warp's channels one by one, lanes along time */
             const int lane = threadIdx.x % 32;
             for (int other = own - lane; other < own - lane + 32; other++) {
                 const int64_t channel = task.channel + other;
                 if (channel >= args.channels) break;
                 T *to = (T *)view.data + task.span.at(view, channel, DOWN) + done * view.step;
-                for (int k = from + lane; k < end; k += 32)
+                for (int k = begin + lane; k < end; k += 32)
                     to[k * view.step] = *Tile::element(data, other, Tile::in_time(k, DOWN));
             }
         } else if (exists) {
             T *to = (T *)view.data + task.span.at(view, task.channel + own, DOWN) + done * view.step;
-            for (int k = from; k < end; k++) to[k * view.step] = *Tile::element(data, own, Tile::in_time(k, DOWN));
+            for (int k = begin; k < end; k++) to[k * view.step] = *Tile::element(data, own, Tile::in_time(k, DOWN));
         }
+    }
+    template <bool DOWN> __device__ void write_parts(int64_t tile, const Turn &now, int begin, int end) const
+    {
+        if (begin >= end) return;
+        write_part<DOWN>(args.output, task.input(now.slot), tile, begin, end);
+        if (Task::is_backward) write_part<DOWN>(args.decay, task.before(now.slot), tile, begin, end);
     }
 
     template <bool DOWN> __device__ void walk(int64_t tile, const Turn &now)
@@ -275,19 +181,18 @@ template <typename Task, typename T> struct Walker {
         const int from = task.from(tile);
         const int64_t most = task.left(tile);
         const int left = most > STEPS ? STEPS + 1 : (int)most; /* one more: the sequence's end is not here */
-        if (left >= STEPS + Task::is_backward && from == 0) {
-#pragma unroll
-            for (int first = 0; first < STEPS; first += GROUP) group<DOWN, true>(now, first, 0, STEPS + 1);
-        } else {
-#pragma unroll 1
-            for (int first = 0; first < STEPS && first < left; first += GROUP)
-                group<DOWN, false>(now, first, from, left);
-        }
-        if (!task.stored_whole(tile)) {
-            __syncwarp(); /* all channels of the warp are in the tile */
-            write_part<DOWN>(args.output, task.input(now.slot), tile, from, left);
-            if (Task::is_backward) write_part<DOWN>(args.decay, task.before(now.slot), tile, from, left);
-        }
+        Lines whole = task.lines(tile, true);
+        if (Task::is_backward && whole.end * LINE_STEPS == left) whole.end--; /* h_init comes before the last step */
+        if (whole.end < whole.begin) whole.end = whole.begin;
+        walk_parts<DOWN>(now, {0, whole.begin}, from, left);
+        walk_lines<DOWN>(now, whole);
+        walk_parts<DOWN>(now, {whole.end, Task::LINES}, from, left);
+        if (!args.offsets) return;
+        const Lines stored = task.stored(tile);
+        const int end = left < STEPS ? left : STEPS, middle = stored.begin * LINE_STEPS;
+        __syncwarp(); /* all channels of the warp are in the tile */
+        write_parts<DOWN>(tile, now, from, middle < end ? middle : end);
+        write_parts<DOWN>(tile, now, stored.end > stored.begin ? stored.end * LINE_STEPS : middle, end);
     }
 
     template <bool DOWN> __device__ void run()
@@ -312,8 +217,9 @@ template <typename Task, typename T> struct Walker {
     }
 };
 
+/* Two blocks of a multiprocessor, at the least, leave registers for all that is unrolled. */
 template <typename T, bool ALONG, bool BACKWARD, int CHANNELS>
-__global__ void __launch_bounds__(CHANNELS + 32) ring_kernel(const __grid_constant__ rl_scan_ring_args args)
+__global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_constant__ rl_scan_ring_args args)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 /* else never launched */
     typedef Task<T, ALONG, BACKWARD, CHANNELS> Work;
@@ -342,19 +248,17 @@ __global__ void __launch_bounds__(CHANNELS + 32) ring_kernel(const __grid_consta
 #endif
 }
 
-template <typename T, bool ALONG> const void *pick_direction(bool backward, int channels)
+template <typename T, bool ALONG, bool BACKWARD> const void *pick_channels(int channels)
 {
-    constexpr int most = rl_scan_ring_channels(sizeof(T), ALONG);
-    if (channels == most)
-        return backward ? (const void *)ring_kernel<T, ALONG, true, most>
-                        : (const void *)ring_kernel<T, ALONG, false, most>;
-    return backward ? (const void *)ring_kernel<T, ALONG, true, most / 2>
-                    : (const void *)ring_kernel<T, ALONG, false, most / 2>;
+    constexpr int most = rl_scan_ring_most(sizeof(T), ALONG), least = rl_scan_ring_least(sizeof(T), ALONG);
+    return channels == most ? (const void *)ring_kernel<T, ALONG, BACKWARD, most>
+                            : (const void *)ring_kernel<T, ALONG, BACKWARD, least>;
 }
 
 template <typename T> const void *pick(bool along, bool backward, int channels)
 {
-    return along ? pick_direction<T, true>(backward, channels) : pick_direction<T, false>(backward, channels);
+    if (along) return backward ? pick_channels<T, true, true>(channels) : pick_channels<T, true, false>(channels);
+    return backward ? pick_channels<T, false, true>(channels) : pick_channels<T, false, false>(channels);
 }
 
 } // namespace scan_ring

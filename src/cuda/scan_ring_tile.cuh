@@ -10,38 +10,75 @@ namespace scan_ring
 
 constexpr int LINE = RL_SCAN_RING_LINE, GROUP = RL_SCAN_RING_GROUP;
 
-/* A tile's elements, by step in the order of running. */
-template <typename T, bool ALONG, int CHANNELS> struct Tile {
-    static constexpr int STEPS = rl_scan_ring_steps(sizeof(T), ALONG), BYTES = STEPS * CHANNELS * sizeof(T),
-                         CHUNK = 16 / sizeof(T);
-    struct alignas(16) Chunk {
-        T lane[CHUNK];
-    };
+/* 16 bytes of a channel as they lie; 16-bit ones stay packed in words until they are used. */
+template <typename T, int size = sizeof(T)> struct Chunk {
+    alignas(16) T lane[16 / size];
+
+    __device__ T get(int k) const
+    {
+        return lane[k];
+    }
+};
+template <typename T> struct Chunk<T, 2> {
+    alignas(16) uint32_t word[4];
+
+    __device__ T get(int k) const
+    {
+        return T{(uint16_t)(word[k / 2] >> (k % 2 * 16))};
+    }
+};
+
+/* Steps of a channel as they lie: where time is contiguous (ALONG) chunks of it, else each for itself. */
+template <typename T, bool ALONG> struct Steps {
+    T lane[GROUP];
+
+    template <bool DOWN> __device__ T get(int k) const
+    {
+        return lane[k];
+    }
+};
+template <typename T> struct Steps<T, true> {
+    static constexpr int CHUNK = 16 / sizeof(T);
+    Chunk<T> chunk[GROUP / CHUNK];
+
+    template <bool DOWN> __device__ T get(int k) const
+    {
+        return chunk[k / CHUNK].get(DOWN ? CHUNK - 1 - k % CHUNK : k % CHUNK);
+    }
+};
+
+/*
+ * A tile's elements, by step in the order of running.  Where channels are contiguous in memory a step is a row of
+ * them.  Where time is, a tile is LINES boxes side by side in time, which the copy engine moves one by one: a line of
+ * a channel is a row of a box, its chunks swizzled by the channel.
+ */
+template <typename T, bool ALONG, int CHANNELS, int LINES> struct Tile {
+    static constexpr int STEPS = LINES * rl_scan_ring_steps(sizeof(T), ALONG), BYTES = STEPS * CHANNELS * sizeof(T),
+                         CHUNK = 16 / sizeof(T), LINE_STEPS = STEPS / LINES, LINE_BYTES = BYTES / LINES;
+    typedef scan_ring::Steps<T, ALONG> Steps;
 
     static __device__ int in_time(int k, bool down)
     {
         return down ? STEPS - 1 - k : k;
     }
-    static __device__ T *element(char *tile, int channel, int time)
+    static __device__ T *element(char *tile, unsigned channel, unsigned time)
     {
-        if (ALONG) return (T *)(tile + channel * LINE + ((time / CHUNK ^ channel % 8) * 16)) + time % CHUNK;
-        return (T *)tile + time * CHANNELS + channel;
+        if (!ALONG) return (T *)tile + time * CHANNELS + channel;
+        const unsigned row = channel * LINE + channel % 8 * 16, chunk = time % LINE_STEPS / CHUNK;
+        return (T *)(tile + time / LINE_STEPS * LINE_BYTES + (row ^ chunk * 16)) + time % CHUNK;
     }
 
-    template <bool DOWN, typename N>
-    static __device__ void read(N (&value)[GROUP], char *tile, int channel, int first)
+    template <bool DOWN> static __device__ void load(Steps &steps, char *tile, int channel, int first)
     {
         if constexpr (ALONG) {
 #pragma unroll
             for (int k = 0; k < GROUP; k += CHUNK) {
                 const int time = DOWN ? STEPS - CHUNK - first - k : first + k;
-                const Chunk chunk = *(const Chunk *)element(tile, channel, time);
-#pragma unroll
-                for (int i = 0; i < CHUNK; i++) value[k + i] = widen(chunk.lane[DOWN ? CHUNK - 1 - i : i]);
+                steps.chunk[k / CHUNK] = *(const Chunk<T> *)element(tile, channel, time);
             }
         } else {
 #pragma unroll
-            for (int k = 0; k < GROUP; k++) value[k] = widen(*element(tile, channel, in_time(first + k, DOWN)));
+            for (int k = 0; k < GROUP; k++) steps.lane[k] = *element(tile, channel, in_time(first + k, DOWN));
         }
     }
     template <bool DOWN, typename N>
@@ -51,10 +88,12 @@ template <typename T, bool ALONG, int CHANNELS> struct Tile {
 #pragma unroll
             for (int k = 0; k < GROUP; k += CHUNK) {
                 const int time = DOWN ? STEPS - CHUNK - first - k : first + k;
-                Chunk chunk;
+                struct alignas(16) {
+                    T lane[CHUNK];
+                } chunk;
 #pragma unroll
                 for (int i = 0; i < CHUNK; i++) chunk.lane[DOWN ? CHUNK - 1 - i : i] = rounded<T>(value[k + i]);
-                *(Chunk *)element(tile, channel, time) = chunk;
+                *(decltype(chunk) *)element(tile, channel, time) = chunk;
             }
         } else {
 #pragma unroll
