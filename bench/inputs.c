@@ -18,14 +18,15 @@ static uint64_t random_bits(uint64_t stream, int64_t i)
 }
 
 /* A value in place i of a stream: four uniforms added up, which is near enough to normal. */
-static double draw(uint64_t stream, int64_t i, const op_draw *how)
+static double draw(uint64_t stream, int64_t i, const op_draw *how, bool logarithm)
 {
     uint64_t bits = random_bits(stream, i);
     double sum = (double)(bits & 0xffff) + (double)(bits >> 16 & 0xffff);
     sum += (double)(bits >> 32 & 0xffff) + (double)(bits >> 48);
     double value = how->mean + how->deviation * (sum + 2.0 - 4 * 32768.0) * (1.7320508075688772 / 65536.0);
     if (how->form == OP_MINUS_EXP) return -exp(value);
-    return how->form == OP_FRACTION ? fmin(fmax(value, 0.01), 0.99) : value;
+    if (how->form == OP_FRACTION) value = fmin(fmax(value, 0.01), 0.99);
+    return logarithm ? log(value) : value;
 }
 
 static void store(void *memory, rill_dtype dtype, int64_t i, double value)
@@ -49,7 +50,16 @@ static void store_turned(void *memory, rill_dtype dtype, int64_t i, double value
     store(memory, part, 2 * i + 1, value * sin(angle));
 }
 
-static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count, uint64_t stream)
+static bool holds_logarithm(const bench_problem *problem, const op_tensor *tensor)
+{
+    const op *row = problem->operation;
+    const op_option *option = row->logarithm.option ? op_option_find(row, row->logarithm.option) : NULL;
+    return option && problem->option[option - row->options] != 0.0 &&
+           strcmp(row->logarithm.tensor, tensor->name) == 0;
+}
+
+static void fill(const bench_problem *problem, const op_tensor *tensor, const rill_tensor *view, int64_t count,
+                 uint64_t stream)
 {
     if (count == 0) return;
     if (op_is_output(tensor)) {
@@ -59,13 +69,13 @@ static void fill(const op_tensor *tensor, const rill_tensor *view, int64_t count
     if (tensor->kind == OP_OFFSETS) return;
     op_draw how = tensor->draw;
     if (tensor->kind == OP_WEIGHT) how.deviation /= sqrt((double)view->shape[view->rank - 1]);
-    bool complex_numbers = op_type_is_complex(view->dtype);
+    bool complex_numbers = op_type_is_complex(view->dtype), logarithm = holds_logarithm(problem, tensor);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i++) {
         if (complex_numbers)
-            store_turned(view->data, view->dtype, i, draw(stream, i, &how), stream);
+            store_turned(view->data, view->dtype, i, draw(stream, i, &how, logarithm), stream);
         else
-            store(view->data, view->dtype, i, draw(stream, i, &how));
+            store(view->data, view->dtype, i, draw(stream, i, &how, logarithm));
     }
 }
 
@@ -122,7 +132,7 @@ static bool place(const bench_call *made, int row, uint64_t stream, void **memor
     rill_tensor host = *view;
     host.data = device ? malloc(bytes ? bytes : 1) : *memory;
     if (device && !host.data) return failure_set(why, "out of memory");
-    fill(tensor, &host, count, stream);
+    fill(made->problem, tensor, &host, count, stream);
     if (tensor->kind == OP_OFFSETS) fill_offsets(made->problem, &host);
     view->data = *memory;
     bool good = true;
@@ -138,9 +148,8 @@ static bool place(const bench_call *made, int row, uint64_t stream, void **memor
 static bool add_states(bench_call *made, failure *why)
 {
     const op *row = made->problem->operation;
-    const op_tensor *init = op_tensor_find(row, "h_init");
-    if (!init || !op_tensor_find(row, "h_final"))
-        return failure_set(why, "%s has no state to decode with", row->name);
+    const op_tensor *init = row->state.input ? op_tensor_find(row, row->state.input) : NULL;
+    if (!init) return failure_set(why, "%s has no state to decode with", row->name);
     rill_tensor view;
     for (int i = 0; i < BENCH_ROTATING; i++)
         if (!place(made, (int)(init - row->tensors), (uint64_t)(100 + i) << 40, &made->states[i], &view, why))
@@ -223,8 +232,8 @@ static bool run(void *data, failure *why)
     if (made->problem->mode == BENCH_DECODE) {
         void *state = made->states[made->next];
         made->next = (made->next + 1) % BENCH_ROTATING;
-        op_args_tensor(op_tensor_find(row, "h_init"), made->args)->data = state;
-        op_args_tensor(op_tensor_find(row, "h_final"), made->args)->data = state;
+        op_args_tensor(op_tensor_find(row, row->state.input), made->args)->data = state;
+        op_args_tensor(op_tensor_find(row, row->state.output), made->args)->data = state;
     }
     return row->run(made->context, made->args) == RILL_OK ? true : refused(made, why);
 }

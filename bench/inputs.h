@@ -13,7 +13,7 @@ typedef struct bench_call {
     void *args;
     void *memory[OP_MAX_TENSORS];
     rill_tensor kept, spoilt; /* in place: the input's own values, and the view over which the output is written */
-    void *states[BENCH_ROTATING]; /* decode: each is h_init and h_final of one call in turn */
+    void *states[BENCH_ROTATING]; /* decode: each enters and leaves one call in turn */
     int next;
 } bench_call;
 

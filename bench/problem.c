@@ -181,9 +181,9 @@ static bool parse_key(char *key, bench_problem *problem, failure *why)
 static void complete(bench_problem *problem)
 {
     const op *row = problem->operation;
-    if (problem->mode == BENCH_DECODE) {
-        give(problem, "h_init");
-        give(problem, "h_final");
+    if (problem->mode == BENCH_DECODE && row->state.input) {
+        give(problem, row->state.input);
+        give(problem, row->state.output);
     }
     for (int i = 0; i < row->tensor_count; i++) {
         op_role role = row->tensors[i].role;
@@ -198,6 +198,8 @@ static void complete(bench_problem *problem)
             op_size_set(&problem->sizes, rule->axis, 1);
     }
     if (op_size(&problem->sizes, "groups") < 0) op_size_set(&problem->sizes, "groups", 1);
+    if (op_size(&problem->sizes, "query_heads") < 0)
+        op_size_set(&problem->sizes, "query_heads", op_size(&problem->sizes, "heads"));
 }
 
 static bool has_output(const bench_problem *problem, failure *why)

@@ -2,7 +2,8 @@
  * The only contract between the front and a backend: one problem struct an operator, and a table of functions.
  *
  * The front has checked everything before a backend sees it; a backend asserts and never checks again.  In a problem
- *   - every size is >= 0, groups >= 1 and divides channels, and no size or address computation overflows 64 bits;
+ *   - every size is >= 0, groups >= 1 and divides channels, query_heads >= 1 and divides heads, and no size or
+ * address computation overflows 64 bits;
  *   - a tensor that is not given has data == NULL; one that has no elements may have it too;
  *   - tensors given lie where the backend computes (backend->memory), are aligned to their element, and have exactly
  *     the shapes written below, with any signed strides (0 too, in inputs);
@@ -95,6 +96,48 @@ typedef struct rl_selective_layer_problem {
     double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
 } rl_selective_layer_problem;
 
+/* Types: see rill_linear_attention_args.  With wide_outputs backends y and the states may be f64 beside any input. */
+typedef struct rl_linear_attention_problem {
+    int64_t batch, length, query_heads, heads, keys, values;
+    int64_t sequences;   /* batch, or the packed count */
+    rill_tensor q;       /* [batch, length, query_heads, keys] */
+    rill_tensor k;       /* [batch, length, query_heads, keys] */
+    rill_tensor v;       /* [batch, length, heads, values] */
+    rill_tensor gate;    /* [batch, length, heads] or absent: 1 */
+    rill_tensor beta;    /* [batch, length, heads] or absent: 1 */
+    rill_tensor S_init;  /* [sequences, heads, keys, values]  or absent: zero */
+    rill_tensor offsets; /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor y;       /* [batch, length, heads, values] */
+    rill_tensor S_final; /* [sequences, heads, keys, values] or absent; may be S_init */
+    bool gate_is_log;    /* gate is the factor's natural logarithm; -inf is the reset that 0 is elsewhere */
+    bool reverse;
+    double scale; /* resolved: 1 where the caller gave 0 */
+} rl_linear_attention_problem;
+
+/* Types: see rill_linear_attention_backward_args.  At least one output has an element. */
+typedef struct rl_linear_attention_backward_problem {
+    int64_t batch, length, query_heads, heads, keys, values;
+    int64_t sequences;
+    rill_tensor q;        /* [batch, length, query_heads, keys] */
+    rill_tensor k;        /* [batch, length, query_heads, keys] */
+    rill_tensor v;        /* [batch, length, heads, values] */
+    rill_tensor gate;     /* [batch, length, heads] or absent: 1 */
+    rill_tensor beta;     /* [batch, length, heads] or absent: 1 */
+    rill_tensor S_init;   /* [sequences, heads, keys, values]  or absent: zero */
+    rill_tensor offsets;  /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor dy;       /* [batch, length, heads, values] or absent: zero */
+    rill_tensor dS_final; /* [sequences, heads, keys, values] or absent: zero */
+    rill_tensor dq;       /* [batch, length, query_heads, keys] or absent: not wanted; so are all that follow */
+    rill_tensor dk;       /* [batch, length, query_heads, keys] */
+    rill_tensor dv;       /* [batch, length, heads, values] */
+    rill_tensor dgate;    /* [batch, length, heads]; only with gate */
+    rill_tensor dbeta;    /* [batch, length, heads]; only with beta */
+    rill_tensor dS_init;  /* [sequences, heads, keys, values]; only with S_init */
+    bool gate_is_log;
+    bool reverse; /* of the forward recurrence: the gradients run the other way */
+    double scale; /* resolved: 1 where the caller gave 0 */
+} rl_linear_attention_backward_problem;
+
 /*
  * A backend.  Functions answer RILL_OK or a status set through rl_fail (src/error.h).  Operator members may be NULL
  * while a backend lacks the operator; the front then answers RILL_UNSUPPORTED.
@@ -126,6 +169,9 @@ typedef struct rl_backend {
     rill_status (*scan_backward)(rill_context *context, const rl_scan_backward_problem *problem);
     rill_status (*selective_scan)(rill_context *context, const rl_selective_scan_problem *problem);
     rill_status (*selective_layer)(rill_context *context, const rl_selective_layer_problem *problem);
+    rill_status (*linear_attention)(rill_context *context, const rl_linear_attention_problem *problem);
+    rill_status (*linear_attention_backward)(rill_context *context,
+                                             const rl_linear_attention_backward_problem *problem);
 } rl_backend;
 
 extern const rl_backend rl_backend_cpu;

@@ -99,6 +99,7 @@ static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
         if (!is_complex(lead)) types[1] = RILL_F32;
         break;
     case RL_WEIGHT:
+    case RL_GATE:
         if (is_half(lead)) types[1] = RILL_F32;
         break;
     case RL_PARAMETER:

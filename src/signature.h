@@ -28,6 +28,7 @@ typedef enum rl_kind {
     RL_RESULT,         /* the same; wide too */
     RL_GRADIENT,       /* of an activation: its type, or f32 where that is real; wide too */
     RL_WEIGHT,         /* the type of the first row, or f32 when that is 16-bit */
+    RL_GATE,           /* the same */
     RL_PARAMETER,      /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first row */
     RL_STATE,          /* the accumulation type or the type of the first row; wide too */
     RL_STATE_GRADIENT, /* the same, or f32 where that is real; wide too */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "available.h"
 #include "casefile.h"
 #include "commands.h"
 #include "solution.h"
@@ -23,6 +24,7 @@ static const char usage[] =
 /* The contexts of one invocation; NULL where a target was not chosen or is not available. */
 typedef struct tally {
     rill_context *context[TARGETS];
+    bool asked; /* for one backend: it then must have the operator */
     int passed, failed;
 } tally;
 
@@ -128,12 +130,24 @@ static void check_reference(tally *all, const char *path, const judge *right)
     }
 }
 
+/* An operator that a backend lacks is told and passed over, unless that backend is the one that was asked for. */
+static bool passed_over(const tally *all, const char *path, const op *row, int which)
+{
+    if (all->asked || op_available(row, all->context[which])) return false;
+    print_place(path, target_table[which].name);
+    printf("%s: this backend does not have it, not checked\n", row->name);
+    return true;
+}
+
 /* What is there is judged, also where the gradients then cannot be computed. */
 static bool check_target(tally *all, const char *path, const judge *right, int which, failure *why)
 {
+    const casefile *from = right->from;
     solution made;
-    if (!solution_open(&made, right->from, all->context[which], false, why)) return false;
-    bool good = solution_add_gradients(&made, all->context[which], why);
+    if (passed_over(all, path, from->operation, which)) return true;
+    if (!solution_open(&made, from, all->context[which], false, why)) return false;
+    bool gradients = from->gradient_args && !passed_over(all, path, from->operation->backward, which);
+    bool good = !gradients || solution_add_gradients(&made, all->context[which], why);
     outcome list[SOLUTION_MAX_OUTCOMES];
     int count = solution_list(&made, list);
     for (int i = 0; i < count; i++) {
@@ -195,7 +209,7 @@ int command_check(int argc, char **argv)
     failure why;
     if (!parse(argc, argv, &choice, &help, &why)) return command_fail("check", &why);
     if (help) return command_usage(usage, 1);
-    tally all = {0};
+    tally all = {.asked = choice.backend_given && choice.options.backend != RILL_BACKEND_AUTO};
     bool opened = open_targets(&all, &choice, &why);
     for (int i = optind; opened && i < argc; i++) check_case(&all, argv[i]);
     for (int i = 0; i < TARGETS; i++) rill_context_destroy(all.context[i]);

@@ -3,7 +3,13 @@
 
 #include <string.h>
 
-const op *const op_table[] = {&op_scan, &op_scan_backward, &op_selective_scan, &op_selective_layer, NULL};
+const op *const op_table[] = {&op_scan,
+                              &op_scan_backward,
+                              &op_selective_scan,
+                              &op_selective_layer,
+                              &op_linear_attention,
+                              &op_linear_attention_backward,
+                              NULL};
 
 const op *op_find(const char *name)
 {
@@ -118,6 +124,7 @@ rill_dtype op_default_type(op_kind kind, rill_dtype activations)
     case OP_ACTIVATION:
     case OP_GRADIENT:
     case OP_WEIGHT:
+    case OP_GATE:
         return activations;
     case OP_OFFSETS:
         return RILL_I64;

@@ -17,6 +17,7 @@ typedef enum op_kind {
     OP_ACTIVATION, /* the type of the first tensor */
     OP_GRADIENT,   /* of an activation: its type, or f32 where that is real */
     OP_WEIGHT,     /* the type of the first tensor, or f32 when that is 16-bit */
+    OP_GATE,       /* the same */
     OP_PARAMETER,  /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first tensor */
     OP_STATE,      /* the accumulation type or the type of the first tensor */
     OP_STATE_GRADIENT, /* the same, or f32 where that is real */
@@ -69,10 +70,15 @@ typedef struct op_cost {
     const char *needs;
 } op_cost;
 
-/* The output that may lie over an input, where there is one (states apart). */
+/* An output that may lie over an input. */
 typedef struct op_overlay {
     const char *output, *input;
 } op_overlay;
+
+/* A tensor that holds the logarithm of the values drawn for it where a boolean option is set. */
+typedef struct op_logarithm {
+    const char *tensor, *option;
+} op_logarithm;
 
 typedef struct op {
     const char *name;
@@ -90,7 +96,9 @@ typedef struct op {
     int rule_count;
     const op_cost *costs;
     int cost_count;
-    op_overlay overlay;
+    op_overlay overlay; /* where there is one, states apart */
+    op_overlay state;   /* the state that a step-by-step call carries, where there is one */
+    op_logarithm logarithm;
     const char *problem_axes[RILL_MAX_RANK]; /* the order in which a problem's text lists its sizes */
 } op;
 

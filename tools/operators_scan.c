@@ -41,6 +41,7 @@ const op op_scan = {
     .rules = rules,
     .rule_count = COUNT(rules),
     .overlay = {"h", "b"},
+    .state = {"h_final", "h_init"},
     .problem_axes = {"batch", "length", "channels"},
 };
 

@@ -56,6 +56,7 @@ const op op_selective_scan = {
     .costs = scan_costs,
     .cost_count = COUNT(scan_costs),
     .overlay = {"y", "x"},
+    .state = {"h_final", "h_init"},
     .problem_axes = {"batch", "length", "channels", "states"},
 };
 
@@ -113,5 +114,6 @@ const op op_selective_layer = {
     .rule_count = COUNT(layer_rules),
     .costs = layer_costs,
     .cost_count = COUNT(layer_costs),
+    .state = {"h_final", "h_init"},
     .problem_axes = {"batch", "length", "channels", "states"},
 };

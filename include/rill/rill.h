@@ -1,5 +1,5 @@
 /*
- * rill: gated linear recurrences, from the plain scan to the Mamba layer, on CPU and GPU.
+ * rill: gated linear recurrences, from the plain scan to the Mamba layer and linear attention, on CPU and GPU.
  *
  * One function an operator.  Its arguments travel in a struct filled by designated initialisers, in which
  * zero is always the default and an absent tensor is an absent feature:
@@ -18,6 +18,7 @@
 #define RILL_RILL_H
 
 #include <rill/context.h>
+#include <rill/linear_attention.h>
 #include <rill/scan.h>
 #include <rill/selective_layer.h>
 #include <rill/selective_scan.h>

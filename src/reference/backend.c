@@ -33,6 +33,8 @@ OPERATOR(scan, a)
 OPERATOR(scan_backward, a)
 OPERATOR(selective_scan, x)
 OPERATOR(selective_layer, x)
+OPERATOR(linear_attention, q)
+OPERATOR(linear_attention_backward, q)
 
 static rill_status open_nothing(rill_context *context)
 {
@@ -67,6 +69,8 @@ const rl_backend rl_backend_reference = {
     .scan_backward = reference_scan_backward,
     .selective_scan = reference_selective_scan,
     .selective_layer = reference_selective_layer,
+    .linear_attention = reference_linear_attention,
+    .linear_attention_backward = reference_linear_attention_backward,
 };
 
 const rl_backend rl_backend_loop = {
@@ -84,4 +88,6 @@ const rl_backend rl_backend_loop = {
     .scan_backward = loop_scan_backward,
     .selective_scan = loop_selective_scan,
     .selective_layer = loop_selective_layer,
+    .linear_attention = loop_linear_attention,
+    .linear_attention_backward = loop_linear_attention_backward,
 };
