@@ -16,6 +16,10 @@ static op_sizes valid_sizes(bool packed)
     op_size_set(&sizes, "states", 5);
     op_size_set(&sizes, "groups", 2);
     op_size_set(&sizes, "rank", 6);
+    op_size_set(&sizes, "heads", 4);
+    op_size_set(&sizes, "query_heads", 2);
+    op_size_set(&sizes, "keys", 5);
+    op_size_set(&sizes, "values", 7);
     return sizes;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "calling.h"
 #include "strided.h"
 
@@ -14,9 +15,23 @@ static rill_tensor *tensor_in(any_args *args, const op *row, const char *name)
     return op_args_tensor(op_tensor_find(row, name), args);
 }
 
+/* Of the operators that the context has. */
+static const op *const *next_op(const op *const *row)
+{
+    while (*row && !op_available(*row, context)) row++;
+    return row;
+}
+
 static const char *lead_name(const op *row)
 {
     return row->tensors[0].name;
+}
+
+static const char *state_name(const op *row)
+{
+    int i = 0;
+    while (op_tensor_axis(&row->tensors[i], "sequences") < 0) i++;
+    return row->tensors[i].name;
 }
 
 /* All states out of the call: they have as many rows as there are sequences. */
@@ -45,7 +60,7 @@ static void offsets(void **unused)
          "9223372036854775807 (the one before)"},
     };
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
+    for (const op *const *row = next_op(op_table); *row; row = next_op(row + 1)) {
         valid_call valid = call_valid(*row, RILL_F32, true);
         any_args broken = valid.args;
         drop_states(*row, &broken);
@@ -70,14 +85,14 @@ static void offsets_shapes(void **unused)
 {
     static const int64_t values[] = {0, 1, 2, 3};
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
+    for (const op *const *row = next_op(op_table); *row; row = next_op(row + 1)) {
         valid_call valid = call_valid(*row, RILL_F32, true), rows = call_valid(*row, RILL_F32, false);
         any_args broken = valid.args;
         *tensor_in(&broken, *row, "offsets") = rill_tensor_1d(values, RILL_I64, 0);
         assert_refused(context, &valid, &broken, RILL_INVALID_SHAPE, "offsets: axis 0 is 0, expected at least 1");
         *tensor_in(&broken, *row, "offsets") = rill_tensor_1d(values, RILL_I64, 4);
         assert_refused(context, &valid, &broken, RILL_INVALID_SHAPE,
-                       "h_init: axis 0 is 2, expected 3 (sequences of offsets)");
+                       "%s: axis 0 is 2, expected 3 (sequences of offsets)", state_name(*row));
         broken = rows.args;
         *tensor_in(&broken, *row, "offsets") = rill_tensor_1d(values, RILL_I64, 4);
         assert_refused(context, &rows, &broken, RILL_INVALID_SHAPE, "%s: axis 0 is 2, expected 1 (offsets is given)",
@@ -90,7 +105,7 @@ static void offsets_shapes(void **unused)
 static void limits(void **unused)
 {
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
+    for (const op *const *row = next_op(op_table); *row; row = next_op(row + 1)) {
         if (!op_option_find(*row, "delta_min")) continue;
         valid_call valid = call_valid(*row, RILL_F32, false);
         any_args broken = valid.args;
@@ -120,7 +135,7 @@ static void limits(void **unused)
 static void reserved_fields(void **unused)
 {
     (void)unused;
-    for (const op *const *row = op_table; *row; row++) {
+    for (const op *const *row = next_op(op_table); *row; row = next_op(row + 1)) {
         valid_call valid = call_valid(*row, RILL_F32, false);
         for (int k = 0; k < 8; k++) {
             any_args broken = valid.args;
@@ -194,6 +209,17 @@ static const alias alias_table[] = {
     {"selective_layer", "y", "x", false},
     {"selective_layer", "y", "z", false},
     {"selective_layer", "h_final", "h_init", true},
+    {"linear_attention", "y", "v", false},
+    {"linear_attention", "S_final", "S_init", true},
+    {"linear_attention_backward", "dq", "q", false},
+    {"linear_attention_backward", "dq", "k", false},
+    {"linear_attention_backward", "dk", "dq", false},
+    {"linear_attention_backward", "dv", "v", false},
+    {"linear_attention_backward", "dv", "dy", false},
+    {"linear_attention_backward", "dgate", "gate", false},
+    {"linear_attention_backward", "dbeta", "dgate", false},
+    {"linear_attention_backward", "dS_init", "S_init", false},
+    {"linear_attention_backward", "dS_init", "dS_final", false},
 };
 
 static void aliases(void **unused)
@@ -201,6 +227,7 @@ static void aliases(void **unused)
     (void)unused;
     for (size_t i = 0; i < sizeof alias_table / sizeof alias_table[0]; i++) {
         const alias *a = &alias_table[i];
+        if (!op_available(op_find(a->op), context)) continue;
         valid_call valid = call_valid(op_find(a->op), RILL_F32, false);
         any_args args = valid.args;
         rill_tensor *output = tensor_in(&args, valid.row, a->output), *other = tensor_in(&args, valid.row, a->other);
@@ -220,7 +247,7 @@ static void aliases(void **unused)
 /* An input and an output are every other element of one buffer. */
 static void interleaved(void **unused)
 {
-    static float pair[2 * 4 * 5 * 2];
+    static float pair[2 * 2 * 4 * 5 * 7];
     static const alias rows[] = {
         {"scan", "h", "b", true},
         {"scan", "h_final", "h_init", true},
@@ -230,9 +257,14 @@ static void interleaved(void **unused)
         {"selective_scan", "h_final", "h_init", true},
         {"selective_layer", "y", "x", false},
         {"selective_layer", "h_final", "h_init", true},
+        {"linear_attention", "y", "v", false},
+        {"linear_attention", "S_final", "S_init", true},
+        {"linear_attention_backward", "dk", "k", false},
+        {"linear_attention_backward", "dS_init", "dS_final", false},
     };
     (void)unused;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!op_available(op_find(rows[i].op), context)) continue;
         valid_call valid = call_valid(op_find(rows[i].op), RILL_F32, false);
         any_args args = valid.args;
         rill_tensor *output = tensor_in(&args, valid.row, rows[i].output);
@@ -291,10 +323,10 @@ static void wanted_gradients(void **unused)
 /* Sizes of 0 are sizes like others. */
 static void nothing_to_do(void **unused)
 {
-    static const char *const axes[] = {"batch", "length", "channels", "states"};
+    static const char *const axes[] = {"batch", "length", "channels", "states", "heads", "keys", "values"};
     (void)unused;
-    for (const op *const *row = op_table; *row; row++)
-        for (int a = 0; a < 4; a++) {
+    for (const op *const *row = next_op(op_table); *row; row = next_op(row + 1))
+        for (int a = 0; a < 7; a++) {
             valid_call valid = call_valid(*row, RILL_F32, false);
             any_args args = valid.args;
             for (int i = 0; i < (*row)->tensor_count; i++) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "calling.h"
 #include "venues.h"
 
@@ -24,7 +25,8 @@ static void stays(void **unused)
     int64_t grown = 0;
     (void)unused;
     for (const op *const *row = op_table; *row; row++)
-        for (int i = 0; i < 3; i++) calls[count++] = call_valid(*row, types[i], i == 1);
+        for (int i = 0; i < 3 && op_available(*row, context); i++)
+            calls[count++] = call_valid(*row, types[i], i == 1);
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < count; i++) {
             int k = round % 2 ? count - 1 - i : i;

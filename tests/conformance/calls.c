@@ -13,6 +13,18 @@ int op_count(void)
     return count;
 }
 
+void pin_attention(draw_limits *limits, int number)
+{
+    static const int64_t sizes[6][4] = {
+        /* heads, query_heads, keys, values */
+        {4, 2, 24, 24}, {16, 16, 16, 40}, {1, 1, 64, 64}, {2, 1, 8, 100}, {6, 3, 60, 3}, {3, 3, 128, 64},
+    };
+    op_size_set(&limits->pinned, "heads", sizes[number][0]);
+    op_size_set(&limits->pinned, "query_heads", sizes[number][1]);
+    op_size_set(&limits->pinned, "keys", sizes[number][2]);
+    op_size_set(&limits->pinned, "values", sizes[number][3]);
+}
+
 bool state_pair(const test_case *c, int i, int *entry, int *exit)
 {
     if (i >= 2 || !c->rules->states[i].entry) return false;

@@ -36,6 +36,9 @@ bool calls_same_outputs(const call *a, const call *b, const char *what);
 /* The rows of op_table. */
 int op_count(void);
 
+/* Pins the sizes of heads, keys and values that have this number, from 0 to 5; other operators do not see them. */
+void pin_attention(draw_limits *limits, int number);
+
 /* The i-th pair of a state's entry and exit (tensor indices); false after the last. */
 bool state_pair(const test_case *c, int i, int *entry, int *exit);
 

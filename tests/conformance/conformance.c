@@ -18,10 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "calls.h"
 #include "run.h"
 
-enum { SKIPPED = 77, MOST_VENUES = 8, THREAD_CHOICES = 17, MOST_FAILURES = 20 };
+enum { SKIPPED = 77, MOST_VENUES = 8, MOST_OPS = 16, THREAD_CHOICES = 17, MOST_FAILURES = 20 };
 
 typedef struct settings {
     uint64_t seed, cases, only_case;
@@ -31,13 +32,38 @@ typedef struct settings {
 
 /* One context a target, thread count and mode, kept over the whole run as a program would. */
 static rill_context *contexts[MOST_VENUES][THREAD_CHOICES][2];
-static bool present[MOST_VENUES];
+static bool has[MOST_VENUES][MOST_OPS]; /* by row of op_table; none where the venue is not there */
 
 static rill_context *context_of(int t, const test_case *c)
 {
     rill_context **at = &contexts[t][c->threads][c->reproducible];
     if (!*at) *at = venue_open(&venue_table[t], c->threads, c->reproducible);
     return *at;
+}
+
+/* What a venue has, in a line. */
+static void look_at(int t, rill_context *probe)
+{
+    printf("%s: %s", venue_table[t].name, probe ? "tested" : rill_last_error(NULL));
+    for (int i = 0; i < op_count() && probe; i++) {
+        has[t][i] = op_available(op_table[i], probe);
+        if (!has[t][i]) printf(", without %s", op_table[i]->name);
+    }
+    printf("\n");
+}
+
+static bool venue_has(int t, const op *row)
+{
+    for (int i = 0; i < op_count(); i++)
+        if (op_table[i] == row) return has[t][i];
+    return false;
+}
+
+static bool any_has(const op *row)
+{
+    bool any = false;
+    for (int t = 0; venue_table[t].name; t++) any = any || venue_has(t, row);
+    return any;
 }
 
 static int open_venues(const char *only)
@@ -47,9 +73,8 @@ static int open_venues(const char *only)
         if (!venue_selected(&venue_table[t], only)) continue;
         rill_context *probe = venue_open(&venue_table[t], 1, false);
         contexts[t][1][0] = probe;
-        present[t] = probe != NULL;
-        count += present[t];
-        printf("%s: %s\n", venue_table[t].name, probe ? "tested" : rill_last_error(NULL));
+        count += probe != NULL;
+        look_at(t, probe);
     }
     return count;
 }
@@ -107,6 +132,7 @@ static draw_limits quick_limits(uint64_t number)
     const int64_t cheap_pin[] = {cheap->batch, cheap->length, cheap->channels};
     for (int k = 0; k < (is_cheap ? 3 : 5); k++)
         op_size_set(&limits.pinned, axes[k], is_cheap ? cheap_pin[k] : pins[row][k]);
+    pin_attention(&limits, (int)(row % 6));
     limits.cost = 1e7;
     limits.packed = row % 3 == 1 ? 0 : -1;
     if (!is_cheap) return limits;
@@ -122,14 +148,14 @@ static bool run_case(const judges *j, const settings *s, uint64_t number)
     if (s->quick) limits = quick_limits(number);
     test_case c = case_draw(s->seed, number, &limits);
     judged right;
-    if (s->op && strcmp(s->op, c.op->name) != 0) return true;
+    if ((s->op && strcmp(s->op, c.op->name) != 0) || !any_has(c.op)) return true;
     if (s->quick)
         c.reproducible = number / (uint64_t)op_count() >= 20 &&
                          !c.rules->cheap_steps; /* it may forbid to cut time, which the sizes are there for */
     bool good = judge_case(j, &c, &right);
     if (s->one) case_print(&c);
     for (int t = 0; venue_table[t].name && good; t++) {
-        if (!present[t]) continue;
+        if (!venue_has(t, c.op)) continue;
         rill_context *context = context_of(t, &c);
         if (context && check_case(context, &venue_table[t], &c, &right)) continue;
         printf("^ %s\n", venue_table[t].name);
@@ -144,7 +170,7 @@ static bool run_case(const judges *j, const settings *s, uint64_t number)
 
 static settings read_arguments(int count, char **words)
 {
-    settings s = {.seed = 5, .cases = 1800};
+    settings s = {.seed = 5, .cases = 2700};
     for (int i = 1; i < count; i++) {
         const char *value = i + 1 < count ? words[i + 1] : NULL;
         if (strcmp(words[i], "--quick") == 0) {

@@ -75,7 +75,7 @@ static bool run_backward(const pair *made)
 {
     const test_case *c = made->forward.c;
     const op *back = c->op->backward;
-    args_room args;
+    args_room args, forward;
     memset(&args, 0, sizeof args);
     for (int i = 0; i < back->tensor_count; i++) {
         const op_tensor *t = &back->tensors[i];
@@ -86,9 +86,12 @@ static bool run_backward(const pair *made)
                                     : op_is_output(of) ? made->weight[index]
                                                        : made->gradient[index];
     }
-    for (int k = 0; k < back->option_count; k++)
-        if (back->options[k].type == OP_BOOL)
-            *(bool *)(args.bytes + back->options[k].offset) = case_option(c, back->options[k].name);
+    call_args(&made->forward, &forward);
+    for (int k = 0; k < back->option_count; k++) {
+        const op_option *to = &back->options[k], *from = op_option_find(c->op, to->name);
+        memcpy(args.bytes + to->offset, forward.bytes + from->offset,
+               to->type == OP_BOOL ? sizeof(bool) : sizeof(double));
+    }
     return args_run(context, back, &args);
 }
 
@@ -132,8 +135,8 @@ static bool check_number(const pair *made, int input, const int64_t *index)
     view_store(&values, index, before - step);
     double below = view_load(&values, index);
     good = good && run_forward(made);
-    /* A decay that is not read may be NaN. */
-    double slope = (double)((upper - loss(made, &magnitude)) / (isnan(before) ? 1 : above - below));
+    /* A decay that is not read may be NaN, and the logarithm of a reset is infinite. */
+    double slope = (double)((upper - loss(made, &magnitude)) / (isfinite(before) ? above - below : 1));
     view_store(&values, index, before);
     double allowed = tolerance * (fabs(found) + root_mean_square(&gradients)) + 0x1p-53 / step * (double)magnitude;
     if (good && fabs(slope - found) <= allowed) return true;
@@ -159,12 +162,17 @@ static bool check_input(const pair *made, rng *r, int input)
 static test_case draw(const op *row, uint64_t seed, uint64_t number)
 {
     static const int64_t sizes[][3] = {{2, 9, 3}, {1, 24, 2}, {3, 1, 4}, {1, 60, 1}, {2, 5, 7}};
+    static const int64_t attention[][4] = {{3, 3, 5, 2}, {4, 2, 2, 6}, {2, 1, 1, 1}, {1, 1, 4, 4}, {6, 2, 3, 1}};
     draw_limits limits = {.cost = 1e5, .plain = true, .activations = RILL_F64, .op = row};
     limits.complex = number % 3 == 2;
     limits.packed = number % 4 == 1 ? 1 : -1;
     op_size_set(&limits.pinned, "batch", sizes[number % 5][0]);
     op_size_set(&limits.pinned, "length", sizes[number % 5][1]);
     op_size_set(&limits.pinned, "channels", sizes[number % 5][2]);
+    op_size_set(&limits.pinned, "heads", attention[number % 5][0]);
+    op_size_set(&limits.pinned, "query_heads", attention[number % 5][1]);
+    op_size_set(&limits.pinned, "keys", attention[number % 5][2]);
+    op_size_set(&limits.pinned, "values", attention[number % 5][3]);
     return case_draw(seed, number, &limits);
 }
 

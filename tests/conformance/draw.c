@@ -58,7 +58,7 @@ static double cost_of(const test_case *c)
             product *= (double)op_size(&c->sizes, c->op->costs[i].axes[k]);
         cost += product;
     }
-    return cost;
+    return c->rules->ease > 0 ? cost / c->rules->ease : cost;
 }
 
 /* Shortens batch and length until the plain loop is cheap enough. */
@@ -129,6 +129,7 @@ static rill_dtype draw_dtype(rng *r, op_kind kind, const test_case *c)
     case OP_GRADIENT:
         return coin && !op_type_is_complex(activations) ? RILL_F32 : activations;
     case OP_WEIGHT:
+    case OP_GATE:
         return is_half(activations) && coin ? RILL_F32 : activations;
     case OP_PARAMETER:
         return wide;
@@ -294,10 +295,8 @@ test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
     draw_sizes(r, &c, limits);
     draw_sequences(r, &c);
     for (int i = 0; i < c.op->tensor_count; i++) draw_tensor(r, &c, i, limits);
-    if (c.rules->cheap_steps) {
-        draw_arrangement(r, &c, limits);
-        draw_decays(r, &c, limits);
-    }
+    if (c.rules->cheap_steps) draw_arrangement(r, &c, limits);
+    draw_decays(r, &c, limits);
     if (limits->plain) return c;
     draw_aliases(r, &c);
     draw_specials(r, &c);

@@ -77,7 +77,9 @@ void draw_decays(rng *r, test_case *c, const draw_limits *limits)
         case_tensor *decay = &c->tensors[i];
         int time = op_tensor_axis(&c->op->tensors[i], "length"),
             channel = op_tensor_axis(&c->op->tensors[i], "channels");
-        if (!decay->rule || decay->rule->decay != DECAY_ITSELF || time < 0 || channel < 0) continue;
+        if (channel < 0) channel = op_tensor_axis(&c->op->tensors[i], "heads");
+        bool by_step = decay->rule && (decay->rule->decay == DECAY_ITSELF || decay->rule->decay == DECAY_EXPONENT);
+        if (!by_step || time < 0 || channel < 0) continue;
         if (!limits->plain && rng_chance(r, 0.3)) {
             int64_t pick = rng_below(r, 4);
             decay->how.broadcast[0] = pick < 3;

@@ -19,6 +19,29 @@
     {"a", DRAW_NORMAL, 0.8, 0.15, DECAY_ITSELF, NULL, false},                                                        \
     {"a", DRAW_UNIFORM, 0.5, 0.5, DECAY_ITSELF, NULL, false},                                                        \
     {"a", DRAW_UNIFORM, 0, 1, DECAY_ITSELF, NULL, false}
+/* The same as factors of a state, or as their logarithms. */
+#define GATES                                                                                                        \
+    {"gate", DRAW_NORMAL, 0.8, 0.15, DECAY_ITSELF, "gate_is_log", false},                                            \
+    {"gate", DRAW_UNIFORM, 0.5, 0.5, DECAY_ITSELF, "gate_is_log", false},                                            \
+    {"gate", DRAW_UNIFORM, 0, 1, DECAY_ITSELF, "gate_is_log", false},                                                \
+    {"gate", DRAW_NORMAL, 0.8, 0.15, DECAY_EXPONENT, "gate_is_log", true},                                           \
+    {"gate", DRAW_UNIFORM, 0.5, 0.5, DECAY_EXPONENT, "gate_is_log", true}
+/* Not centered, as B and C below. */
+#define ATTENTION_INPUTS                                                                                             \
+    {"q", DRAW_NORMAL, 0.3, 1, DECAY_NONE, NULL, false},                                                             \
+    {"k", DRAW_NORMAL, 0.3, 1, DECAY_NONE, NULL, false},                                                             \
+    {"v", DRAW_NORMAL, 0.3, 1, DECAY_NONE, NULL, false},                                                             \
+    GATES,                                                                                                           \
+    {"beta", DRAW_UNIFORM, 0.5, 0.5, DECAY_NONE, NULL, false},                                                       \
+    {"beta", DRAW_NORMAL, 0.5, 1, DECAY_NONE, NULL, false},                                                          \
+    {"S_init", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false}
+#define ATTENTION_SIZES                                                                                              \
+    BATCHES, LENGTHS,                                                                                                \
+    {"heads", {0, 1, 1, 2, 3, 4, 4, 6, 8}, 9, NULL},                                                                 \
+    {"query_heads", {1, 1, 2, 3, 4, 8, 8}, 7, "heads"},                                                              \
+    {"keys", {0, 1, 2, 3, 5, 8, 15, 16, 17, 24, 32, 33, 48, 60, 64, 65, 128, 257}, 18, NULL},                        \
+    {"values", {0, 1, 2, 3, 5, 8, 16, 17, 24, 32, 40, 64, 65, 100, 128}, 15, NULL}
+#define SCALES {{"scale"}, {{0}, {0}, {1}, {0.125}, {-0.5}, {3}}, 6}
 /* No lower limit, an upper one, both, a narrow band, a band around 0. */
 #define CLAMPS {{"delta_min", "delta_max"}, {{0, 0}, {0, 0}, {0, 0.1}, {0.01, 0}, {0.001, 0.1}, {-0.05, 0.05}}, 6}
 
@@ -49,7 +72,7 @@ static const plausible table[] = {
      .cheap_steps = true,
      .unread = "h_init",
      .needs = {"da", "h"},
-     .reaches = {{"h", "da", 1}, {"h_init", "da", 0}},
+     .reaches = {{"h", "da", REACH_NEXT}, {"h_init", "da", REACH_ALWAYS}},
      .resumes = {"h_init", "h"}},
 
     {.op = "selective_scan",
@@ -95,6 +118,44 @@ static const plausible table[] = {
      .mixed = {"x"},
      .states = {{"h_init", "h_final"}},
      .regimes = REGIMES_OF_EXPONENTIALS},
+
+    {.op = "linear_attention",
+     .values = {ATTENTION_INPUTS},
+     .sizes = {ATTENTION_SIZES},
+     .aliases = {{"S_final", "S_init"}},
+     .options = {SCALES},
+     .states = {{"S_init", "S_final"}},
+     .regimes = REGIME_COUNT,
+     .unread = "S_init",
+     .ease = 16},
+
+    {.op = "linear_attention_backward",
+     .values = {
+         ATTENTION_INPUTS,
+         {"dy", DRAW_NORMAL, 0.3, 1, DECAY_NONE, NULL, false},
+         {"dS_final", DRAW_NORMAL, 0, 2, DECAY_NONE, NULL, false}},
+     .sizes = {ATTENTION_SIZES},
+     .options = {SCALES},
+     .states = {{"dS_final", "dS_init"}},
+     .regimes = REGIME_COUNT,
+     .unread = "S_init",
+     /* States run one way, their gradients the other. */
+     .reaches = {
+         {"q", "dk", REACH_UNTIL}, {"q", "dv", REACH_UNTIL}, {"q", "dgate", REACH_UNTIL},
+         {"q", "dbeta", REACH_UNTIL}, {"q", "dS_init", REACH_ALWAYS},
+         {"k", "dq", REACH_FROM}, {"k", "dv", REACH_OWN}, {"k", "dgate", REACH_LATER}, {"k", "dbeta", REACH_OWN},
+         {"v", "dq", REACH_FROM}, {"v", "dk", REACH_OWN}, {"v", "dgate", REACH_LATER}, {"v", "dbeta", REACH_OWN},
+         {"gate", "dq", REACH_FROM}, {"gate", "dk", REACH_EARLIER}, {"gate", "dv", REACH_EARLIER},
+         {"gate", "dgate", REACH_ALWAYS}, {"gate", "dbeta", REACH_EARLIER}, {"gate", "dS_init", REACH_ALWAYS},
+         {"beta", "dq", REACH_FROM}, {"beta", "dk", REACH_OWN}, {"beta", "dv", REACH_OWN},
+         {"beta", "dgate", REACH_LATER},
+         {"S_init", "dq", REACH_ALWAYS}, {"S_init", "dgate", REACH_ALWAYS},
+         {"dy", "dq", REACH_OWN}, {"dy", "dk", REACH_UNTIL}, {"dy", "dv", REACH_UNTIL},
+         {"dy", "dgate", REACH_UNTIL}, {"dy", "dbeta", REACH_UNTIL}, {"dy", "dS_init", REACH_ALWAYS},
+         {"dS_final", "dk", REACH_ALWAYS}, {"dS_final", "dv", REACH_ALWAYS}, {"dS_final", "dgate", REACH_ALWAYS},
+         {"dS_final", "dbeta", REACH_ALWAYS}, {"dS_final", "dS_init", REACH_ALWAYS}},
+     .resumes = {"S_init"},
+     .ease = 16},
 };
 /* clang-format on */
 

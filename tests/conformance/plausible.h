@@ -21,6 +21,7 @@ typedef enum decay_form {
     DECAY_FACTOR, /* the decay is the exponential of a multiple of it */
     DECAY_LOG,    /* and this is the logarithm of such a factor */
     DECAY_ITSELF,
+    DECAY_EXPONENT, /* the logarithm of the decay itself: a decay of 0 is -inf */
 } decay_form;
 
 /* What a case's decays are like. */
@@ -62,10 +63,24 @@ typedef struct state_rule {
     const char *entry, *exit;
 } state_rule;
 
-/* What an input reaches, where that is less than all outputs from its own step on. */
+/* When an input at one step reaches an output, in the order of the forward recurrence. */
+typedef enum reach {
+    REACH_ALWAYS,
+    REACH_OWN,  /* at its own step alone */
+    REACH_NEXT, /* at the one after it */
+    REACH_LATER,
+    REACH_FROM, /* from its own step on */
+    REACH_EARLIER,
+    REACH_UNTIL, /* up to its own step */
+} reach;
+
+/*
+ * What an input reaches where that is not all outputs from its own step on: of an input that has a rule, the outputs
+ * that rules name, and no others.
+ */
 typedef struct reach_rule {
     const char *input, *output;
-    int64_t later; /* at the step this much after the input's own; for an input without steps, at any */
+    reach when; /* for an input without steps, at any */
 } reach_rule;
 
 /* Options drawn together: row i of all of them. */
@@ -89,8 +104,11 @@ typedef struct plausible {
     bool cheap_steps;
     const char *unread;   /* the state without which a sequence's first decay is not read: it may then be NaN */
     const char *needs[2]; /* where the first, an output, is given, so must the second be */
-    reach_rule reaches[4];
-    const char *resumes[2]; /* where time is cut, the first, a state, is the second at the step before */
+    reach_rule reaches[40];
+    /* Where the time of a backward call is cut, the first, a state, is the second at the step before; without a
+       second it is what the forward operator makes of the steps before. */
+    const char *resumes[2];
+    double ease; /* if not 0, so many times cheaper than its count of operations says */
 } plausible;
 
 const plausible *plausible_find(const char *op);

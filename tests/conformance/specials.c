@@ -1,5 +1,6 @@
 /*
- * A NaN or infinity stays where SPEC lets it go: along its own channel, forward in time, within its own sequence.
+ * A NaN or infinity stays where SPEC lets it go: along its own channel or head, forward in time, within its own
+ * sequence.
  * Every other element of every output keeps its bits.
  *
  *     specials [--only TARGET] [--seed N]
@@ -9,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "calls.h"
 #include "strided.h"
 #include "words.h"
 
-/* Where a special value was put; -1: everywhere along that axis. */
+/* Where a special value was put: -1 is everywhere along that axis.  Channels, or heads, are those of a range. */
 typedef struct place {
-    int64_t sequence, step, channel;
+    int64_t sequence, step, channel, end;
 } place;
 
 static bool mixes(const test_case *c, const char *name)
@@ -32,37 +34,78 @@ static int64_t sequence_of_step(const test_case *c, int64_t step)
     return s;
 }
 
+/* A query head is the heads that use it. */
+static void place_channel(const test_case *c, const op_tensor *t, const int64_t *index, place *p)
+{
+    static const char *const axes[] = {"channels", "heads", "query_heads"};
+    for (int i = 0; i < 3; i++) {
+        int axis = op_tensor_axis(t, axes[i]);
+        if (axis < 0 || mixes(c, t->name)) continue;
+        int64_t share = i < 2 ? 1 : op_size(&c->sizes, "heads") / op_size(&c->sizes, axes[i]);
+        p->channel = index[axis] * share;
+        p->end = p->channel + share;
+    }
+}
+
 /* The place in terms of sequences, from an index of an input. */
 static place place_of(const test_case *c, const op_tensor *t, const int64_t *index)
 {
     int batch = op_tensor_axis(t, "batch"), sequence = op_tensor_axis(t, "sequences"),
         time = op_tensor_axis(t, "length");
-    int channel = op_tensor_axis(t, "channels");
-    place p = {-1, -1, channel >= 0 && !mixes(c, t->name) ? index[channel] : -1};
+    place p = {-1, -1, -1, -1};
+    place_channel(c, t, index, &p);
     if (time >= 0) p.step = index[time];
     if (batch >= 0) p.sequence = c->packed ? sequence_of_step(c, p.step) : index[batch];
     if (sequence >= 0) p.sequence = index[sequence];
     return p;
 }
 
-static const reach_rule *find_reach(const test_case *c, const char *input)
+/* When the input reaches the output; false: never. */
+static bool find_reach(const test_case *c, const char *input, const char *output, reach *when)
 {
-    for (int i = 0; i < 4 && c->rules->reaches[i].input; i++)
-        if (strcmp(c->rules->reaches[i].input, input) == 0) return &c->rules->reaches[i];
-    return NULL;
+    bool ruled = false;
+    for (const reach_rule *rule = c->rules->reaches; rule->input; rule++) {
+        if (strcmp(rule->input, input) != 0) continue;
+        ruled = true;
+        *when = rule->when;
+        if (strcmp(rule->output, output) == 0) return true;
+    }
+    *when = op_is_backward(c->op) ? REACH_UNTIL : REACH_FROM;
+    return !ruled;
+}
+
+/* Whether so many steps later, in the order of the forward recurrence, is when. */
+static bool is_then(reach when, int64_t later)
+{
+    switch (when) {
+    case REACH_ALWAYS:
+        return true;
+    case REACH_OWN:
+        return later == 0;
+    case REACH_NEXT:
+        return later == 1;
+    case REACH_LATER:
+        return later > 0;
+    case REACH_FROM:
+        return later >= 0;
+    case REACH_EARLIER:
+        return later < 0;
+    case REACH_UNTIL:
+        return later <= 0;
+    }
+    return true;
 }
 
 /* Whether the special value, of this input, may reach an element of an output. */
 static bool reached(const test_case *c, const op_tensor *input, const op_tensor *t, const int64_t *index, place from)
 {
-    const reach_rule *only = find_reach(c, input->name);
+    reach when;
     place p = place_of(c, t, index);
     if (from.sequence >= 0 && p.sequence != from.sequence) return false;
-    if (from.channel >= 0 && p.channel >= 0 && p.channel != from.channel) return false;
-    if (only && strcmp(only->output, t->name) != 0) return false;
+    if (from.channel >= 0 && p.channel >= 0 && (p.end <= from.channel || p.channel >= from.end)) return false;
+    if (!find_reach(c, input->name, t->name, &when)) return false;
     if (from.step < 0 || p.step < 0) return true;
-    if (only) return p.step == from.step + (case_option(c, "reverse") ? -only->later : only->later);
-    return runs_backwards(c) ? p.step <= from.step : p.step >= from.step;
+    return is_then(when, case_option(c, "reverse") ? from.step - p.step : p.step - from.step);
 }
 
 static bool check_outputs(const call *clean, const call *dirty, const op_tensor *input, place from)
@@ -122,10 +165,11 @@ static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
     static const rill_dtype types[] = {RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
     static const int64_t sizes[][4] = {{3, 70, 33, 16}, {2, 40, 130, 5}, {1, 1200, 3, 16}, {2, 33, 16, 64}};
     static const int64_t cheap[][3] = {{3, 70, 33}, {1, 40000, 2}, {1, 70000, 1}, {200, 3, 20}};
-    draw_limits limits = {
-        .cost = 4e6, .plain = true, .packed = number % 3 ? -1 : 1, .activations = types[number % 4]};
-    limits.complex = number / 4 % 3 == 1;
-    limits.op = op_table[number / 2 % (uint64_t)op_count()];
+    uint64_t turn = number / (uint64_t)op_count();
+    draw_limits limits = {.cost = 4e6, .plain = true, .packed = turn % 3 ? -1 : 1, .activations = types[turn % 4]};
+    limits.complex = turn / 4 % 3 == 1;
+    limits.op = op_table[number % (uint64_t)op_count()];
+    if (!op_available(limits.op, context)) return true;
     rng r = rng_make(seed, number);
     int64_t row = rng_below(&r, 4);
     const int64_t *size = plausible_find(limits.op->name)->cheap_steps ? cheap[row] : sizes[row];
@@ -133,6 +177,7 @@ static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
     op_size_set(&limits.pinned, "length", size[1]);
     op_size_set(&limits.pinned, "channels", size[2]);
     op_size_set(&limits.pinned, "states", sizes[row][3]);
+    pin_attention(&limits, (int)row);
     test_case c = case_draw(seed, number, &limits);
     call clean = call_make(&c, false), dirty = call_make(&c, false);
     bool good = run(context, &clean);
@@ -156,7 +201,7 @@ int main(int count, char **words)
         rill_context *context = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
         if (!context) continue;
         int before = failed;
-        for (uint64_t number = 0; number < 48; number++) failed += !check_number(context, given.seed, number);
+        for (uint64_t number = 0; number < 72; number++) failed += !check_number(context, given.seed, number);
         printf("%s: %d failed\n", t->name, failed - before);
         rill_context_destroy(context);
         tested++;

@@ -76,10 +76,12 @@ static double draw_number(rng *r, const purpose *is, const int64_t *index)
     regime decay = is->c->decay;
     double value = draw_value(r, rule, is->last_axis);
     if (!rule || rule->decay == DECAY_NONE) return value;
-    if (rule->decay != DECAY_ITSELF) return bend_exponent(value, rule->decay, decay, is->length);
+    if (rule->decay == DECAY_FACTOR || rule->decay == DECAY_LOG)
+        return bend_exponent(value, rule->decay, decay, is->length);
     value = bend_decay(r, value, decay, is->time < 0 ? 0 : index[is->time], is->length);
     bool constant = is->time >= 0 && is->t->how.broadcast[is->time];
-    return constant && decay != REGIME_GROWTH && fabs(value) > 1 ? 1 / value : value; /* it acts at every step */
+    if (constant && decay != REGIME_GROWTH && fabs(value) > 1) value = 1 / value; /* it acts at every step */
+    return rule->decay == DECAY_EXPONENT ? log(fabs(value)) : value;
 }
 
 /* Draws one element; a complex decay is turned by an angle, mostly a small one. */
