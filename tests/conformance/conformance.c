@@ -112,7 +112,7 @@ static const quick_pin quick_cheap[] = {
 enum { QUICK_ROWS = sizeof quick_cheap / sizeof quick_cheap[0] };
 
 /* The quick set: sizes pinned so that each way of cutting the work is taken, then small draws. */
-static draw_limits quick_limits(uint64_t number)
+static draw_limits quick_limits(draw_turn turn)
 {
     static const int64_t pins[][5] = {
         /* batch, length, channels, states, groups */
@@ -122,11 +122,10 @@ static draw_limits quick_limits(uint64_t number)
     };
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F32, RILL_F64, RILL_F16};
     static const char *const axes[] = {"batch", "length", "channels", "states", "groups"};
-    int ops = op_count();
-    uint64_t row = number / (uint64_t)ops;
+    uint64_t row = turn.number / (uint64_t)draw_op_count(turn.later);
     const quick_pin *cheap = &quick_cheap[row % QUICK_ROWS];
     draw_limits limits = {.cost = 2e5, .activations = types[row % 5]};
-    limits.op = op_table[number % (uint64_t)ops];
+    limits.op = draw_op_at(turn.later, turn.number);
     bool is_cheap = plausible_find(limits.op->name)->cheap_steps;
     if (!is_cheap && row >= sizeof pins / sizeof pins[0]) return limits;
     const int64_t cheap_pin[] = {cheap->batch, cheap->length, cheap->channels};
@@ -144,13 +143,15 @@ static draw_limits quick_limits(uint64_t number)
 
 static bool run_case(const judges *j, const settings *s, uint64_t number)
 {
-    draw_limits limits = {.cost = 6e5};
-    if (s->quick) limits = quick_limits(number);
-    test_case c = case_draw(s->seed, number, &limits);
+    draw_turn turn = draw_turn_of(number);
+    draw_limits limits = {.cost = 6e5, .later = turn.later};
+    if (s->quick) limits = quick_limits(turn);
+    test_case c = case_draw(s->seed, turn.number, &limits);
+    c.number = number;
     judged right;
     if ((s->op && strcmp(s->op, c.op->name) != 0) || !any_has(c.op)) return true;
     if (s->quick)
-        c.reproducible = number / (uint64_t)op_count() >= 20 &&
+        c.reproducible = turn.number / (uint64_t)draw_op_count(turn.later) >= 20 &&
                          !c.rules->cheap_steps; /* it may forbid to cut time, which the sizes are there for */
     bool good = judge_case(j, &c, &right);
     if (s->one) case_print(&c);

@@ -18,12 +18,40 @@ int case_tensor_index(const test_case *c, const char *name)
     return (int)(op_tensor_find(c->op, name) - c->op->tensors);
 }
 
-static const op *draw_op(rng *r, const draw_limits *limits)
+draw_turn draw_turn_of(uint64_t number)
+{
+    bool later = number % 3 == 2;
+    return (draw_turn){later, later ? number / 3 : number - number / 3};
+}
+
+static const plausible *rules_of(const op *row)
+{
+    const plausible *rules = plausible_find(row->name);
+    if (rules) return rules;
+    fprintf(stderr, "%s: no row in tests/conformance/plausible.c\n", row->name);
+    exit(1);
+}
+
+int draw_op_count(bool later)
 {
     int count = 0;
+    for (const op *const *row = op_table; *row; row++) count += rules_of(*row)->later == later;
+    return count;
+}
+
+const op *draw_op_at(bool later, uint64_t i)
+{
+    const op *const *row = op_table;
+    for (uint64_t skip = i % (uint64_t)draw_op_count(later);; row++) {
+        if (rules_of(*row)->later != later) continue;
+        if (skip-- == 0) return *row;
+    }
+}
+
+static const op *draw_op(rng *r, const draw_limits *limits)
+{
     if (limits->op) return limits->op;
-    while (op_table[count]) count++;
-    return op_table[rng_below(r, count)];
+    return draw_op_at(limits->later, (uint64_t)rng_below(r, draw_op_count(limits->later)));
 }
 
 static const size_rule *find_size_rule(const plausible *rules, const char *axis)
@@ -281,11 +309,7 @@ test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits)
     test_case c = {.seed = seed, .number = number};
     rng made = rng_make(seed, number), *r = &made;
     c.op = draw_op(r, limits);
-    c.rules = plausible_find(c.op->name);
-    if (!c.rules) {
-        fprintf(stderr, "%s: no row in tests/conformance/plausible.c\n", c.op->name);
-        exit(1);
-    }
+    c.rules = rules_of(c.op);
     c.activations = draw_activations(r, c.op, limits);
     c.decay = rng_chance(r, 0.5) ? REGIME_ORDINARY : (regime)rng_below(r, c.rules->regimes);
     c.threads = (int[]){1, 2, 3, 16}[rng_below(r, 4)];

@@ -48,6 +48,21 @@ typedef enum arrangement {
     ARRANGED_TIME_LAST
 } arrangement;
 
+/*
+ * Whose turn a number is.  Every third one is of the operators that came later, and the others count on among
+ * themselves: so a new operator leaves their cases what they were, and a seed that has been looked at stays so.
+ */
+typedef struct draw_turn {
+    bool later;
+    uint64_t number;
+} draw_turn;
+
+draw_turn draw_turn_of(uint64_t number);
+
+/* How many operators take such turns, and one of them: the i-th, counted round and round. */
+int draw_op_count(bool later);
+const op *draw_op_at(bool later, uint64_t i);
+
 /* What to draw from. */
 typedef struct draw_limits {
     double cost;            /* of the plain loop, in runs of its innermost lines */
@@ -58,7 +73,8 @@ typedef struct draw_limits {
     bool arranged;          /* tensors lie as said: */
     arrangement lie;
     op_sizes pinned; /* sizes given instead of drawn */
-    const op *op;    /* NULL: any */
+    const op *op;    /* NULL: any of those that came ... */
+    bool later;      /* ... later, or of the others */
 } draw_limits;
 
 test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits);

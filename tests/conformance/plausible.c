@@ -127,6 +127,7 @@ static const plausible table[] = {
      .states = {{"S_init", "S_final"}},
      .regimes = REGIME_COUNT,
      .unread = "S_init",
+     .later = true,
      .ease = 16},
 
     {.op = "linear_attention_backward",
@@ -155,6 +156,7 @@ static const plausible table[] = {
          {"dS_final", "dk", REACH_ALWAYS}, {"dS_final", "dv", REACH_ALWAYS}, {"dS_final", "dgate", REACH_ALWAYS},
          {"dS_final", "dbeta", REACH_ALWAYS}, {"dS_final", "dS_init", REACH_ALWAYS}},
      .resumes = {"S_init"},
+     .later = true,
      .ease = 16},
 };
 /* clang-format on */

@@ -108,6 +108,7 @@ typedef struct plausible {
     /* Where the time of a backward call is cut, the first, a state, is the second at the step before; without a
        second it is what the forward operator makes of the steps before. */
     const char *resumes[2];
+    bool later;  /* came after the other operators: see draw_turn */
     double ease; /* if not 0, so many times cheaper than its count of operations says */
 } plausible;
 

@@ -160,15 +160,16 @@ static bool check_input(rill_context *context, rng *r, const call *clean, const 
     return good;
 }
 
-static bool check_number(rill_context *context, uint64_t seed, uint64_t number)
+static bool check_number(rill_context *context, uint64_t seed, draw_turn turn)
 {
+    uint64_t number = turn.number;
     static const rill_dtype types[] = {RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
     static const int64_t sizes[][4] = {{3, 70, 33, 16}, {2, 40, 130, 5}, {1, 1200, 3, 16}, {2, 33, 16, 64}};
     static const int64_t cheap[][3] = {{3, 70, 33}, {1, 40000, 2}, {1, 70000, 1}, {200, 3, 20}};
-    uint64_t turn = number / (uint64_t)op_count();
-    draw_limits limits = {.cost = 4e6, .plain = true, .packed = turn % 3 ? -1 : 1, .activations = types[turn % 4]};
-    limits.complex = turn / 4 % 3 == 1;
-    limits.op = op_table[number % (uint64_t)op_count()];
+    draw_limits limits = {
+        .cost = 4e6, .plain = true, .packed = number % 3 ? -1 : 1, .activations = types[number % 4]};
+    limits.complex = number / 4 % 3 == 1;
+    limits.op = draw_op_at(turn.later, number / 2);
     if (!op_available(limits.op, context)) return true;
     rng r = rng_make(seed, number);
     int64_t row = rng_below(&r, 4);
@@ -201,7 +202,8 @@ int main(int count, char **words)
         rill_context *context = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
         if (!context) continue;
         int before = failed;
-        for (uint64_t number = 0; number < 72; number++) failed += !check_number(context, given.seed, number);
+        for (uint64_t number = 0; number < 72; number++)
+            failed += !check_number(context, given.seed, draw_turn_of(number));
         printf("%s: %d failed\n", t->name, failed - before);
         rill_context_destroy(context);
         tested++;

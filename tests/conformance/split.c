@@ -175,9 +175,10 @@ static bool within_bound(rill_context *context, const test_case *c, const judged
  * A case whose states enter and leave in the accumulation type, so that a cut rounds nothing more.  An exit that
  * needs another tensor is sometimes left out, with what it needs: only the pieces have it then.
  */
-static test_case draw(uint64_t seed, uint64_t number, rill_dtype activations)
+static test_case draw(uint64_t seed, draw_turn turn, rill_dtype activations)
 {
-    draw_limits limits = {.cost = 2e5, .plain = true, .packed = -1, .activations = activations};
+    uint64_t number = turn.number;
+    draw_limits limits = {.cost = 2e5, .plain = true, .packed = -1, .activations = activations, .later = turn.later};
     limits.complex = number % 4 == 1;
     test_case c = case_draw(seed, number, &limits);
     int entry, exit;
@@ -188,12 +189,12 @@ static test_case draw(uint64_t seed, uint64_t number, rill_dtype activations)
     return c;
 }
 
-static bool check_number(const judges *j, const venue *t, uint64_t seed, uint64_t number)
+static bool check_number(const judges *j, const venue *t, uint64_t seed, draw_turn turn)
 {
     static const rill_dtype types[] = {RILL_F32, RILL_F64, RILL_BF16, RILL_F16};
-    rng r = rng_make(seed + 1, number);
+    rng r = rng_make(seed + 1, turn.number);
     bool exact = !t || t->backend == RILL_BACKEND_LOOP;
-    test_case c = draw(seed, number, exact ? RILL_F32 : types[rng_below(&r, 4)]);
+    test_case c = draw(seed, turn, exact ? RILL_F32 : types[rng_below(&r, 4)]);
     int64_t length = op_size(&c.sizes, "length"), sizes[2] = {1, 1 + rng_below(&r, length > 0 ? length : 1)};
     rill_context *context = t ? venue_open(t, c.threads, c.reproducible) : j->reference;
     judged right = {0};
@@ -218,12 +219,12 @@ int main(int count, char **words)
     bool reference = venue_selected(&(venue){.name = "reference"}, given.only);
     tested += reference;
     for (uint64_t number = 0; number < CASES && reference; number++)
-        failed += !check_number(&j, NULL, given.seed, number);
+        failed += !check_number(&j, NULL, given.seed, draw_turn_of(number));
     for (const venue *t = venue_table; t->name; t++) {
         rill_context *probe = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 1, false) : NULL;
         rill_context_destroy(probe);
         for (uint64_t number = 0; number < CASES && probe; number++)
-            failed += !check_number(&j, t, given.seed, number);
+            failed += !check_number(&j, t, given.seed, draw_turn_of(number));
         tested += probe != NULL;
     }
     judges_close(&j);
