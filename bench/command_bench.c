@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "bench.h"
 #include "ceilings.h"
 #include "commands.h"
@@ -109,16 +110,21 @@ static bool list_shapes(failure *why)
     return good;
 }
 
-/* The named shapes of the backend, when none was asked for. */
-static bool choose_default(bench_choice *choice, bool cuda, failure *why)
+/* The named shapes of the backend, when none was asked for; an operator that it lacks is told and passed over. */
+static bool choose_default(bench_choice *choice, rill_context *context, failure *why)
 {
+    bool cuda = rill_context_backend(context) == RILL_BACKEND_CUDA;
     if (choice->count) return true;
     if (!bench_known_shapes(&choice->problems, &choice->count, why)) return false;
     int kept = 0;
     for (int i = 0; i < choice->count; i++) {
         const bench_problem *problem = &choice->problems[i];
         bool here = cuda ? problem->on_cuda : problem->on_cpu;
-        if (here && (problem->quick || !choice->quick)) choice->problems[kept++] = *problem;
+        if (!here || (choice->quick && !problem->quick)) continue;
+        if (op_available(problem->operation, context))
+            choice->problems[kept++] = *problem;
+        else
+            printf("%s: this backend does not have %s\n", problem->name, problem->operation->name);
     }
     choice->count = kept;
     return true;
@@ -176,7 +182,7 @@ static bool run_on(bench_choice *choice, rill_context *context, bench_device *de
     bench_report_begin(&report, context, target_name_of(context), choice->commit);
     bool good = device ? bench_device_ceilings(device, choice->quick, &report.ceilings, why)
                        : bench_cpu_ceilings(report.threads, choice->quick, &report.ceilings, why);
-    if (!good || !choose_default(choice, device != NULL, why)) return false;
+    if (!good || !choose_default(choice, context, why)) return false;
     report.results = calloc((size_t)choice->count + 1, sizeof *report.results);
     if (!report.results) return failure_set(why, "out of memory");
     good = run_problems(choice, context, device, &report, why);

@@ -60,6 +60,12 @@ file()
     } >"$work/$1"
 }
 
+# lacks TARGET CASE: the target does not have the case's operator, and check of all backends says so.
+lacks()
+{
+    "$rill" check "$2" | grep -q "^[^ ]*  *$1  *[a-z_]*: this backend does not have it, not checked"
+}
+
 good info info
 grep -q cpu "$work/out" || miss "info does not name the cpu backend"
 
@@ -76,6 +82,21 @@ for backend in reference loop cpu/baseline; do
     done
     grep -q "^scan_f32  *$backend  *dh_init " "$work/out" && miss "a gradient without its input on $backend"
     grep -q "^scan_c128  *$backend  *da  *c128 .*PASS" "$work/out" || miss "no complex gradient on $backend"
+done
+attention="$data/linear_attention_packed_log.safetensors"
+good "check of linear attention" check "$attention"
+for backend in reference loop cpu/baseline; do
+    if lacks $backend "$attention"; then
+        [ $backend = cpu/baseline ] || miss "$backend lacks linear_attention"
+        bad "check of an operator that $backend lacks" "the cpu backend does not have it" check --backend cpu "$attention"
+        bad "run of an operator that $backend lacks" "the cpu backend does not have it" run --backend cpu "$attention"
+        good "check of all backends" check "$attention"
+        grep -q "^linear_attention_packed_log  *$backend .*PASS" "$work/out" && miss "$backend passes what it does not have"
+        continue
+    fi
+    for tensor in y S_final dq dk dv dgate dbeta; do
+        grep -q "^linear_attention_packed_log  *$backend  *$tensor .*PASS" "$work/out" || miss "$tensor of linear attention is not checked on $backend"
+    done
 done
 for backend in reference loop cpu; do
     good "check --backend $backend" check --backend $backend "$data/selective_scan_f32.safetensors"
@@ -96,21 +117,29 @@ spoil()
 # A wrong expectation is a miss on every backend that is there, whatever the backends say among themselves.
 for case in "$data"/*.safetensors; do
     gradients=
-    case ${case##*/} in scan_*) gradients="da db dh_init" ;; esac
-    for output in y h h_final $gradients; do
+    case ${case##*/} in
+    scan_*) gradients="da db dh_init" ;;
+    linear_attention_grouped_states*) gradients="dq dk dv dgate dbeta dS_init" ;;
+    linear_attention_[fz]*) continue ;; # large, and nothing new in them
+    esac
+    targets="reference loop cpu/baseline"
+    ! lacks cpu/baseline "$case" || targets="reference loop"
+    for output in y h h_final S_final $gradients; do
         spoil "$case" $output || continue
         checks=$((checks + 1))
         "$rill" check "$work/spoilt.safetensors" >"$work/out" 2>"$work/err"
         [ $? -eq 1 ] || miss "check with a wrong $output of ${case##*/}: not exit status 1"
-        grep -q "^spoilt  *reference  *$output .*FAIL" "$work/out" || miss "no FAIL on the reference: $output of ${case##*/}"
-        grep -q "^spoilt  *loop  *$output .*FAIL" "$work/out" || miss "no FAIL on the loop: $output of ${case##*/}"
-        grep -q "^spoilt  *cpu/baseline  *$output .*FAIL" "$work/out" || miss "no FAIL on the cpu: $output of ${case##*/}"
+        for target in $targets; do
+            grep -q "^spoilt  *$target  *$output .*FAIL" "$work/out" || miss "no FAIL on $target: $output of ${case##*/}"
+        done
         grep "^spoilt .* $output " "$work/out" | grep PASS && miss "a wrong $output of ${case##*/} passes"
     done
 done
 
 for case in "$data"/*.safetensors; do
-    good "run ${case##*/}" run "$case" -o "$work/written.safetensors" --backend cpu
+    backend=cpu
+    ! lacks cpu/baseline "$case" || backend=reference
+    good "run ${case##*/}" run "$case" -o "$work/written.safetensors" --backend $backend
     [ -s "$work/written.safetensors" ] || miss "run ${case##*/} wrote nothing"
 done
 # What run wrote is a safetensors file with the outputs in it; it is no case, and says so.
@@ -197,6 +226,10 @@ if "$rill" help | grep -q '^  bench'; then
     bad "complex numbers where there are none" "takes no complex numbers" bench --quick selective_scan:c64:1x8x8x4
     bad "no output" "no output of scan_backward is given" bench --quick scan_backward:f32:1x8x4
     bad "nothing to lie over" "does not work in place" bench --quick scan_backward:f32:1x8x4:h,da,in_place
+    bad "attention without a size" "the size of values is missing" bench --quick linear_attention:f32:1x8x2x4
+    good "bench of attention" bench --quick --backend reference --json "$work/report" linear_attention:f32:2x16x2x8x8:gate,beta,gate_is_log,scale=0.5 \
+        linear_attention:bf16:1x16x4x8x8:gate,query_heads=2,S_init,S_final,sequences=3 "linear_attention:f32:4x1x2x8x8:gate,gate_is_log mode=decode" \
+        linear_attention_backward:f64:1x16x2x8x8:gate,dy,dq,dk,dv,dgate
     bad "decoding backward" "no state to decode with" bench --quick "scan_backward:f32:1x8x4:h,h_init,da mode=decode"
     good "bench of scans" bench --quick --backend cpu --threads 2 --json "$work/report" scan:f32:2x64x16 scan:c64:2x64x16:h_init,h_final \
         scan:bf16:1x64x16:reverse,sequences=3 "scan:f32:2x64x16:time_contiguous,in_place compare=triad,nt-triad" \
