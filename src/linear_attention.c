@@ -60,7 +60,7 @@ static const rl_argument arguments[] = {
     {PLACE(gate), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
     {PLACE(beta), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
     {PLACE(S_init), RL_OPTIONAL_INPUT, RL_STATE, 4, OF_STATES, NULL},
-    {PLACE(y), RL_OUTPUT, RL_RESULT, 4, OF_VALUES, NULL},
+    {PLACE(y), RL_OUTPUT, RL_RESULT_F32, 4, OF_VALUES, NULL},
     {PLACE(S_final), RL_OPTIONAL_OUTPUT, RL_STATE, 4, OF_STATES, "S_init"},
 };
 

@@ -98,6 +98,7 @@ static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
     case RL_GRADIENT:
         if (!is_complex(lead)) types[1] = RILL_F32;
         break;
+    case RL_RESULT_F32:
     case RL_WEIGHT:
     case RL_GATE:
         if (is_half(lead)) types[1] = RILL_F32;
@@ -120,7 +121,8 @@ static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
 
 static bool may_be_wide(rl_kind kind)
 {
-    return kind == RL_RESULT || kind == RL_GRADIENT || kind == RL_STATE || kind == RL_STATE_GRADIENT;
+    return kind == RL_RESULT || kind == RL_RESULT_F32 || kind == RL_GRADIENT || kind == RL_STATE ||
+           kind == RL_STATE_GRADIENT;
 }
 
 static rill_status check_leader(const check *c, const rl_argument *leader)

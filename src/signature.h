@@ -26,6 +26,7 @@ typedef enum rl_role { RL_INPUT, RL_OPTIONAL_INPUT, RL_OUTPUT, RL_OPTIONAL_OUTPU
 typedef enum rl_kind {
     RL_ACTIVATION,     /* the type of the first row */
     RL_RESULT,         /* the same; wide too */
+    RL_RESULT_F32,     /* the same, or f32 when that is 16-bit; wide too */
     RL_GRADIENT,       /* of an activation: its type, or f32 where that is real; wide too */
     RL_WEIGHT,         /* the type of the first row, or f32 when that is 16-bit */
     RL_GATE,           /* the same */

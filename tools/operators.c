@@ -125,6 +125,7 @@ rill_dtype op_default_type(op_kind kind, rill_dtype activations)
     case OP_GRADIENT:
     case OP_WEIGHT:
     case OP_GATE:
+    case OP_RESULT_F32:
         return activations;
     case OP_OFFSETS:
         return RILL_I64;

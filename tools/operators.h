@@ -17,7 +17,8 @@ typedef enum op_kind {
     OP_ACTIVATION, /* the type of the first tensor */
     OP_GRADIENT,   /* of an activation: its type, or f32 where that is real */
     OP_WEIGHT,     /* the type of the first tensor, or f32 when that is 16-bit */
-    OP_GATE,       /* the same */
+    OP_GATE,       /* the same; so is the next */
+    OP_RESULT_F32, /* an output */
     OP_PARAMETER,  /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first tensor */
     OP_STATE,      /* the accumulation type or the type of the first tensor */
     OP_STATE_GRADIENT, /* the same, or f32 where that is real */

@@ -24,7 +24,7 @@ static const op_tensor tensors[] = {
     {"beta", AT(beta), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, BETAS},
     {"S_init", AT(S_init), OP_OPTIONAL_INPUT, OP_STATE, 4, OF_STATES, PLAIN},
     {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
-    {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 4, OF_VALUES, PLAIN},
+    {"y", AT(y), OP_OUTPUT, OP_RESULT_F32, 4, OF_VALUES, PLAIN},
     {"S_final", AT(S_final), OP_OPTIONAL_OUTPUT, OP_STATE, 4, OF_STATES, PLAIN},
 };
 

@@ -91,6 +91,7 @@ static const char *types_text(op_kind kind, rill_dtype activations)
         break;
     case OP_WEIGHT:
     case OP_GATE:
+    case OP_RESULT_F32:
         snprintf(text, sizeof text, half ? "%s or f32" : "%s", lead);
         break;
     case OP_STATE:

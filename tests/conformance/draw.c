@@ -158,6 +158,7 @@ static rill_dtype draw_dtype(rng *r, op_kind kind, const test_case *c)
         return coin && !op_type_is_complex(activations) ? RILL_F32 : activations;
     case OP_WEIGHT:
     case OP_GATE:
+    case OP_RESULT_F32:
         return is_half(activations) && coin ? RILL_F32 : activations;
     case OP_PARAMETER:
         return wide;
