@@ -38,6 +38,9 @@ void attention_share(attention *made);
  */
 bool call_agrees(rill_context *context, const op *row, const void *args, const void *judged);
 
+/* The same of outputs that are already there. */
+bool call_is_right(const op *row, const void *args, const void *judged);
+
 /* Both directions of it; the first that misses is named. */
 bool attention_agrees(rill_context *context, const attention *made, const char *what);
 
