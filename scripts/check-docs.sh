@@ -24,8 +24,9 @@ cat >"$work/fragment.h" <<'END'
 #include <stdlib.h>
 extern rill_context *ctx;
 extern rill_cuda_stream stream;
-extern int64_t batch, length, channels, states, rank;
+extern int64_t batch, length, channels, states, rank, query_heads, heads, keys, values;
 extern float *x, *delta, *A, *B, *C, *z, *y, *h, *a, *b, *dh, *da, *db;
+extern float *q, *k, *v, *gate, *beta, *S, *dy, *dq, *dk, *dv;
 extern float *W_delta, *W_delta_down, *W_B, *W_C, *A_log, *b_delta, *D;
 extern rill_selective_scan_args scan;
 END
