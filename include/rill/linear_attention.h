@@ -23,9 +23,10 @@ extern "C" {
  * reset: it drops the state before it even where that is infinite or NaN.  Other gates follow the formula, also
  * negative ones and ones above 1.
  *
- * Types: q, k, v, y share one of f64, f32, bf16, f16.  gate, beta: the type of q, or f32 with 16-bit q.  Each state:
- * f64 with f64, else f32, or the type of q.  A reference context also takes y and the states in f64 with any of
- * these. All sizes but query_heads may be 0; query_heads divides heads.
+ * Types: q, k, v share one of f64, f32, bf16, f16.  gate, beta, y: the type of q, or f32 with 16-bit q.  Each state:
+ * f64 with f64, else f32; or the type of q.  A reference context also takes y and the states in f64.
+ *
+ * All sizes but query_heads may be 0; query_heads divides heads.
  *
  * Aliasing: S_final may be the same view as S_init; nothing else may overlap an output.  An input may have strides of
  * 0: one gate for all heads is gate with 0 along heads.

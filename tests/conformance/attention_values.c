@@ -188,11 +188,36 @@ static void resets(void **unused)
     }
 }
 
+/* Nor does a gradient that is not finite flow past one. */
+static void resets_of_gradients(void **unused)
+{
+    static const double blocked[] = {INFINITY, -INFINITY, NAN};
+    (void)unused;
+    for (int i = 0; i < 12; i++) {
+        attention made = attention_make(wide_types[i % 2], (attention_sizes){1, 140, 1, 2, 24, 16, 0});
+        bool logarithm = i / 6;
+        if (logarithm) view_fill(&made.forward.gate, -0.125);
+        set_gate(&made, 69, logarithm ? -INFINITY : 0);
+        view_store(&made.backward.dy, (int64_t[]){0, 100, 1, 3}, blocked[i / 2 % 3]);
+        made.forward.gate_is_log = logarithm;
+        attention_share(&made);
+        assert_true(attention_agrees(context, &made, "a gradient behind a reset"));
+        assert_false(isfinite(view_load(&made.backward.dv, (int64_t[]){0, 69, 1, 3})));
+        for (int64_t t = 0; t < 69; t++) {
+            assert_true(isfinite(view_load(&made.backward.dv, (int64_t[]){0, t, 1, 3})));
+            assert_true(isfinite(view_load(&made.backward.dk, (int64_t[]){0, t, 0, 5})));
+            assert_true(isfinite(view_load(&made.backward.dgate, (int64_t[]){0, t, 1})));
+        }
+        assert_true(isfinite(view_load(&made.backward.dS_init, (int64_t[]){0, 1, 0, 3})));
+        attention_free(&made);
+    }
+}
+
 int run_value_tests(const char *name)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(strong_log_gate), cmocka_unit_test(closed_forms),
                                        cmocka_unit_test(halved_states),   cmocka_unit_test(no_gate),
                                        cmocka_unit_test(wide_states),     cmocka_unit_test(unread_gate),
-                                       cmocka_unit_test(resets)};
+                                       cmocka_unit_test(resets),          cmocka_unit_test(resets_of_gradients)};
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
