@@ -195,8 +195,14 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
                 at.has_channel() ? load_state<N>(scan.enter, at.tile.sequence, at.channel()) : N{};
         Own a, input;
         take_own(round, a, input);
+        const auto find_reach = [&] { /* taken again: registers are dear */
+                                      Own again, unused;
+                                      take_own(round, again, unused);
+                                      return reach_of_all(again);
+        };
         return sums_before<N>(
-            shared, summed_up<backward>(a, input), places.lanes_log2(), shared.own[round & 1],
+            shared, summed_up<backward>(a, input), may_grow(a), find_reach, places.lanes_log2(),
+            shared.own[round & 1],
             at.tile.is_last ? nullptr : (char *)args.summaries + slot(round) * (int64_t)sizeof(Told<W>), !goes_on);
     }
 

@@ -8,7 +8,7 @@
 #ifndef RL_CUDA_SCAN_SPLIT_CHAIN_CUH
 #define RL_CUDA_SCAN_SPLIT_CHAIN_CUH
 
-#include "scan_split_number.cuh"
+#include "scan_split_growth.cuh"
 #include "scan_split_tile.cuh"
 
 constexpr unsigned long long MISSING = ~0ull;
@@ -161,10 +161,11 @@ __device__ inline typename Wide<N>::W after_tiles(const Told<typename Wide<N>::W
     });
 }
 
-/* The joined summary of a group's tiles. */
+/* The joined summary of a group's tiles; the growth within each of them is below Wide<N>::GROWTH already. */
 template <typename N> __device__ inline Summary<N> joined_told(const Told<typename Wide<N>::W> *told, int stride)
 {
     Summary<N> sum = no_steps<N>();
+    Reach reach = {1, 1};
     bool is_finite = true, resets = false;
 #pragma unroll
     for (int k = 0; k < GROUP<N>; k++) {
@@ -173,20 +174,22 @@ template <typename N> __device__ inline Summary<N> joined_told(const Told<typena
         more.S = told[k * stride].S;
         is_finite &= is_finite_sum(more);
         resets |= has_reset(more);
+        reach = joined(reach, reach_of(more.P, has_reset(more)));
         sum = joined_plainly(sum, more);
     }
     if (is_finite) {
         mark(sum, resets);
-        return sum;
-    }
-    sum = no_steps<N>();
+    } else {
+        sum = no_steps<N>();
 #pragma unroll 1
-    for (int k = 0; k < GROUP<N>; k++) {
-        Summary<N> more = no_steps<N>();
-        more.P = told[k * stride].P;
-        more.S = told[k * stride].S;
-        sum = joined(sum, more);
+        for (int k = 0; k < GROUP<N>; k++) {
+            Summary<N> more = no_steps<N>();
+            more.P = told[k * stride].P;
+            more.S = told[k * stride].S;
+            sum = joined(sum, more);
+        }
     }
+    doubt<N>(sum, reach.growth, Wide<N>::JOINED_GROWTH);
     return sum;
 }
 

@@ -139,6 +139,7 @@ template <typename X> __device__ inline auto &head(Complex<X> &x)
 
 /*
  * For states of type N: W holds summaries, Factor what a decay or an input is widened to, and back from exactly.
+ * GROWTH bounds the growth in a tile, JOINED_GROWTH that over joined tiles: squares (scan_split_growth.cuh).
  */
 template <typename N> struct Wide;
 template <> struct Wide<float> {
@@ -146,6 +147,7 @@ template <> struct Wide<float> {
     typedef double Factor;
     static constexpr bool follows_growth = false;
     static constexpr double MARGIN = 0x1p16, TOP = FLT_MAX;
+    static constexpr float GROWTH = 0x1p24f, JOINED_GROWTH = 0x1p8f;
     __device__ static double factor(float x)
     {
         return x;
@@ -168,6 +170,7 @@ template <> struct Wide<double> {
     typedef double Factor;
     static constexpr bool follows_growth = true;
     static constexpr double MARGIN = 0x1p30, TOP = DBL_MAX;
+    static constexpr float GROWTH = 0x1p80f, JOINED_GROWTH = 1; /* tiles are not joined */
     __device__ static double factor(double x)
     {
         return x;
@@ -191,6 +194,7 @@ template <typename Real> struct Wide<Complex<Real>> {
     typedef Complex<double> Factor;
     static constexpr bool follows_growth = Part::follows_growth;
     static constexpr double MARGIN = Part::MARGIN, TOP = Part::TOP;
+    static constexpr float GROWTH = Part::GROWTH, JOINED_GROWTH = Part::JOINED_GROWTH;
     __device__ static Factor factor(Complex<Real> x)
     {
         return {x.re, x.im};
