@@ -21,6 +21,7 @@ bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *
 
 static rl_split_kernel kernel_of(rill_dtype dtype, rl_split_layout layout, bool backward)
 {
+    if (layout == RL_SPLIT_ROWS) return rl_scan_split_rows(dtype, backward);
     switch (dtype) {
     case RILL_BF16:
         return rl_scan_split_bf16(layout, backward);
@@ -145,7 +146,7 @@ static rill_status launch_early(rill_context *context, const rl_split_kernel *ke
                                  .val.programmaticStreamSerializationAllowed = 1};
     cudaLaunchConfig_t launch = {
         .gridDim = {(unsigned)blocks, 1, 1},
-        .blockDim = {RL_SPLIT_WORKERS + RL_SPLIT_CARRIERS, 1, 1},
+        .blockDim = {(unsigned)kernel->threads, 1, 1},
         .dynamicSmemBytes = kernel->shared,
         .stream = rl_cuda_state_of(context)->stream,
         .attrs = &early,
@@ -165,10 +166,10 @@ rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, 
     args.lanes_log2 = lanes_log2(scan, layout);
     args.groups = (int32_t)ceil_divide(scan->channels, (int64_t)1 << args.lanes_log2);
     args.unit = runs ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
-    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * RL_SPLIT_WORKERS >> args.lanes_log2)
+    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * kernel.workers >> args.lanes_log2)
         args.steps_log2++;
     args.most_tiles = tiles_of_a_group(scan, (int64_t)1 << args.steps_log2);
-    int64_t blocks = rl_cuda_state_of(context)->sms, units;
+    int64_t blocks = (int64_t)rl_cuda_state_of(context)->sms * kernel.blocks, units;
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
     void *common;
     rill_status status = take_common(context, &args, &kernel, &common, &units);

@@ -1,7 +1,7 @@
 /*
- * The kernel of the split scan.  Time is cut into tiles, which the blocks, one a multiprocessor, take in turn.  From
- * one read a block makes a tile's summary, x -> P x + S for the state x that enters it, and later its results.  In a
- * round, while tile i + 2 is on its way from memory:
+ * The kernel of the split scan.  Time is cut into tiles, which the blocks, one or two a multiprocessor, take in turn.
+ * From one read a block makes a tile's summary, x -> P x + S for the state x that enters it, and later its results.
+ * In a round, while tile i + 2 is on its way from memory:
  *
  *     workers   sum up tile i + 1, each thread its sub-chunk, and tell the other blocks
  *     carriers  fold what other blocks have told of the tiles before i: the state that enters tile i
@@ -256,35 +256,40 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
         if (at.tile.span.count == 0 && at.chunk == 0) pass_on<N>(scan, at.tile.sequence, at.channel());
     }
 
+    /* Walks a tile, and asks for the states before the one after the next. */
+    __device__ __forceinline__ void walk_round(int round, const Summary<N> &sum, Own &a, Own &input, T extra) const
+    {
+        const N state = walk_all(round, sum, a, input, extra);
+        ask_before(round + 2);
+        tell_end(round);
+        give_state(round, state);
+    }
+
+    /* The round before the first one only sums up: the code is large, and a second copy of it would be slow to load.
+     */
     __device__ __forceinline__ void run() const
     {
-        Own a, input;
         for (int round = 0; round < 2; round++) {
+            meet<EVERYBODY>(); /* the tile is dealt */
             ask(round);
             ask_before(round);
         }
-        wait_copies<backward ? 3 : 1>();
-        meet<AMONG_WORKERS>();    /* the first tile has landed */
-        Summary<N> sum = tell(0); /* of what precedes a and input in their tile */
-        take_own(0, a, input);
-        meet<EVERYBODY>(); /* its room is free, the state before it is known */
-        ask(2);
-        for (int round = 0; tile(round).place >= 0; round++) {
+        Own a = {}, input = {};
+        Summary<N> sum = {}; /* of what precedes a and input in their tile */
+        for (int round = -1; round < 0 || tile(round).place >= 0; round++) {
             wait_copies<backward ? 2 : 1>();
             shared.walked[threadIdx.x] = false;
             meet<AMONG_WORKERS>(); /* the next tile has landed, and the states before this one */
             const Summary<N> next_sum = tell(round + 1);
             T extra = {};
-            if constexpr (backward) extra = state_beyond(seat(round));
-            meet<EVERYBODY>(); /* the carry and the tile after the next two */
-            const N state = walk_all(round, sum, a, input, extra);
-            ask_before(round + 2);
-            tell_end(round);
-            give_state(round, state);
+            if (backward && round >= 0) extra = state_beyond(seat(round));
+            meet<EVERYBODY>(); /* the carry and the tile to be asked for; at first, the state before all */
+            if (round >= 0) walk_round(round, sum, a, input, extra);
             Own next_a = {}, next_input = {};
             if (tile(round + 1).place >= 0) take_own(round + 1, next_a, next_input);
-            if (scan.output.data) give(input, rooms.a(round + 1), places, own_places, scan, tile(round), OUTPUTS);
-            if (backward && scan.before.data)
+            if (round >= 0 && scan.output.data)
+                give(input, rooms.a(round + 1), places, own_places, scan, tile(round), OUTPUTS);
+            if (backward && round >= 0 && scan.before.data)
                 give(a, rooms.input(round + 1), places, own_places, scan, tile(round), DECAY_GRADIENTS);
             sum = next_sum;
             a = next_a;
@@ -296,21 +301,14 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
 };
 
 template <typename T, rl_split_layout layout, bool backward>
-__global__ void __launch_bounds__(WORKERS + CARRIERS, 1) split_kernel(const __grid_constant__ rl_split_args args)
+__global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const __grid_constant__ rl_split_args args)
 {
     typedef typename Accumulated<T>::type N;
     extern __shared__ __align__(128) unsigned char landing[];
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
+    if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) shared.dealer.begin(args);
     asm volatile("griddepcontrol.wait;" ::: "memory"); /* for the common memory's reset */
-    if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) {
-        shared.dealer.begin(args);
-        for (int round = 0; round < 3; round++) {
-            const uint32_t ticket = shared.dealer.ask(args);
-            shared.dealer.deal(args, ticket, shared.tiles[round]);
-        }
-    }
-    meet<EVERYBODY>(); /* the first tiles are dealt */
     if ((int)threadIdx.x < WORKERS) {
         const int lanes_log2 = places.lanes_log2(), thread = (int)threadIdx.x;
         const OwnPlaces<T, STEPS_OF<T>, layout> own_places(places, thread >> lanes_log2,
@@ -325,17 +323,25 @@ __global__ void __launch_bounds__(WORKERS + CARRIERS, 1) split_kernel(const __gr
 template <typename T, rl_split_layout layout, bool backward> rl_split_kernel instance()
 {
     typedef typename Accumulated<T>::type N;
-    return {(const void *)split_kernel<T, layout, backward>, ROOM_BYTES<T, backward> + sizeof(Shared<N, backward>),
-            STEPS_OF<T>, (int32_t)sizeof(Told<typename Wide<N>::W>), (int32_t)sizeof(typename Wide<N>::Factor)};
+    return {(const void *)split_kernel<T, layout, backward>,
+            ROOM_BYTES<T, backward> + sizeof(Shared<N, backward>),
+            WORKERS,
+            WORKERS + CARRIERS,
+            BLOCKS,
+            STEPS_OF<T>,
+            (int32_t)sizeof(Told<typename Wide<N>::W>),
+            (int32_t)sizeof(typename Wide<N>::Factor)};
 }
 
 template <typename T> rl_split_kernel instance_of(rl_split_layout layout, bool backward)
 {
-    if (layout == RL_SPLIT_ROWS)
-        return backward ? instance<T, RL_SPLIT_ROWS, true>() : instance<T, RL_SPLIT_ROWS, false>();
     if (layout == RL_SPLIT_DOWN)
         return backward ? instance<T, RL_SPLIT_DOWN, true>() : instance<T, RL_SPLIT_DOWN, false>();
     return backward ? instance<T, RL_SPLIT_RUNS, true>() : instance<T, RL_SPLIT_RUNS, false>();
+}
+template <typename T> rl_split_kernel rows_instance_of(bool backward)
+{
+    return backward ? instance<T, RL_SPLIT_ROWS, true>() : instance<T, RL_SPLIT_ROWS, false>();
 }
 template <typename N> rl_split_kernel any_instance_of(bool backward)
 {

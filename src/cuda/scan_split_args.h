@@ -10,9 +10,6 @@
 extern "C" {
 #endif
 
-/* Threads that hold a tile's sub-chunks, and those that carry states from tile to tile. */
-enum { RL_SPLIT_WORKERS = 512, RL_SPLIT_CARRIERS = 128 };
-
 /* How the tensors lie, which is how a tile's elements come into shared memory. */
 typedef enum rl_split_layout {
     RL_SPLIT_ROWS, /* neighbouring channels are neighbours in memory: 16 bytes of channels at a time */
@@ -23,7 +20,7 @@ typedef enum rl_split_layout {
 } rl_split_layout;
 
 /*
- * A tile is RL_SPLIT_WORKERS >> lanes_log2 sub-chunks of consecutive steps by 1 << lanes_log2 channels, a thread
+ * A tile is workers >> lanes_log2 sub-chunks of consecutive steps by 1 << lanes_log2 channels, a thread
  * each.  Channels come in groups of a tile's width; a group's tiles are those of its sequences, one after the other.
  */
 typedef struct rl_split_args {
@@ -59,10 +56,15 @@ static inline
 typedef struct rl_split_kernel {
     const void *kernel;
     size_t shared;        /* bytes of dynamic shared memory */
+    int32_t workers;      /* threads of a block that hold a tile's sub-chunks */
+    int32_t threads;      /* of a block, all */
+    int32_t blocks;       /* of a multiprocessor */
     int32_t steps;        /* of a sub-chunk */
     int32_t summary, end; /* bytes of an element of summaries and of ends */
 } rl_split_kernel;
 
+rl_split_kernel rl_scan_split_rows(rill_dtype dtype, bool backward);
+/* Other layouts. */
 rl_split_kernel rl_scan_split_f32(rl_split_layout layout, bool backward);
 rl_split_kernel rl_scan_split_bf16(rl_split_layout layout, bool backward); /* ANY is f32's */
 rl_split_kernel rl_scan_split_f16(rl_split_layout layout, bool backward);  /* likewise */

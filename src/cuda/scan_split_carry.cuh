@@ -63,8 +63,14 @@ __device__ void carry_rounds(Shared<N, backward> &shared, const rl_split_args &a
     const bool deals = thread >= CARRIERS - 32;
     uint32_t ticket = 0;
     if (deals) ticket = shared.dealer.ask(args);
+    for (int round = 0; round < 3; round++) {
+        if (deals) {
+            shared.dealer.deal(args, ticket, shared.tiles[round]);
+            ticket = shared.dealer.ask(args);
+        }
+        meet<EVERYBODY>(); /* a tile is dealt; at last, the state before the first one is known as well */
+    }
     W base = {};
-    meet<EVERYBODY>(); /* the state before the first tile is known */
     for (int round = 0;; round++) {
         const Tile &tile = shared.tiles[round & MASK];
         if (tile.place < 0) break;

@@ -323,9 +323,10 @@ struct Dealer {
         tile.ordinal = place - passed;
         tile.channel = (int64_t)group << args.lanes_log2;
         tile.first = first;
-        for (int part = 0; part < PARTS; part++) {
+        const int part = (int)threadIdx.x % 32; /* a thread each: this is on every block's way to its first loads */
+        if (part < PARTS) {
             const rl_scan_view &view = view_of(scan, part);
-            tile.at[part] = span.at(view, tile.channel, scan.down) + (first - skew) * view.step;
+            tile.at[part] = span.at(view, (int64_t)group << args.lanes_log2, scan.down) + (first - skew) * view.step;
         }
         tile.group = group;
         tile.skew = skew;

@@ -1,3 +1,4 @@
+constexpr bool BY_ROWS = false;
 #include "scan_split.cuh"
 
 rl_split_kernel rl_scan_split_f32(rl_split_layout layout, bool backward)

@@ -37,7 +37,8 @@ __device__ inline bool workers_meet(bool value)
 /* What a block shares beside its rooms; the fewer rooms, the more summaries at a time. */
 template <typename N, bool backward> struct Shared {
     typedef typename Wide<N>::W W;
-    static constexpr int TOLD = (!backward ? 40960 : sizeof(W) == 8 ? 18432 : 10240) / (int)sizeof(Told<W>);
+    static constexpr int BYTES = !BY_ROWS ? 4096 : !backward ? 40960 : sizeof(W) == 8 ? 18432 : 10240;
+    static constexpr int TOLD = BYTES / (int)sizeof(Told<W>);
     Dealer dealer;
     Tile tiles[8]; /* those of the rounds from the last one on; 4 are in use */
     Told<W> own[2][MOST_LANES<N>];
@@ -233,8 +234,8 @@ __device__ inline Summary<N> warps_before(const Shared<N, backward> &shared, int
 {
     const int warp = (int)threadIdx.x / 32, place = (int)threadIdx.x & 31, lanes = 1 << lanes_log2;
     const int lane = place & (lanes - 1), part = place >> lanes_log2;
-    const int each =
-        lanes == 1 ? 1 : WARPS * lanes / 32; /* warps of a part; with one lane half the parts have none */
+    const int each = max(1, WARPS * lanes / 32); /* warps of a part */
+    const int most = min(32, WARPS * lanes);     /* threads of parts that have any */
     Summary<N> sum = no_steps<N>();
 #pragma unroll 1
     for (int k = part * each; k < (part + 1) * each && k < warp; k++)
@@ -244,12 +245,12 @@ __device__ inline Summary<N> warps_before(const Shared<N, backward> &shared, int
     };
     if (Wide<N>::follows_growth || __any_sync(~0u, !is_finite_sum(sum))) {
 #pragma unroll 1
-        for (int distance = lanes; distance < 32; distance *= 2) sum = joined(sum, down(distance));
+        for (int distance = lanes; distance < most; distance *= 2) sum = joined(sum, down(distance));
     } else {
         const bool resets = __ballot_sync(~0u, has_reset(sum)) & channel_mask(lanes, lane);
 #pragma unroll
         for (int distance = 1; distance < 32; distance *= 2)
-            if (distance >= lanes) sum = joined_plainly(sum, down(distance));
+            if (distance >= lanes && distance < most) sum = joined_plainly(sum, down(distance));
         mark(sum, resets);
     }
     return shuffled(sum, [&](uint32_t x) { return __shfl_sync(~0u, x, lane); });

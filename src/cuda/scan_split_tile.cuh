@@ -13,7 +13,12 @@
 #include "scan_split_args.h"
 #include "scan_split_copy.cuh"
 
-constexpr int WORKERS = RL_SPLIT_WORKERS, CARRIERS = RL_SPLIT_CARRIERS;
+/*
+ * Threads that hold a tile's sub-chunks, those that carry states from tile to tile, and blocks of a multiprocessor.
+ * With two blocks one computes while the other waits.  Rows tell each other so many summaries that larger tiles and
+ * more carriers are better.  BY_ROWS is the including file's.
+ */
+constexpr int WORKERS = BY_ROWS ? 512 : 256, CARRIERS = BY_ROWS ? 128 : 64, BLOCKS = BY_ROWS ? 1 : 2;
 
 /* The elements of a sub-chunk in registers, packed as they lie in memory. */
 template <typename T, int STEPS> struct Chunk {
