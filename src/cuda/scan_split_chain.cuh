@@ -161,12 +161,23 @@ __device__ inline typename Wide<N>::W after_tiles(const Told<typename Wide<N>::W
     });
 }
 
+/* The growth over a group's tiles, as if each were a step. */
+template <typename N> __device__ inline float growth_over(const Told<typename Wide<N>::W> *told, int stride)
+{
+    Reach reach = {1, 1};
+#pragma unroll 1
+    for (int k = 0; k < GROUP<N>; k++) {
+        const typename Wide<N>::W P = told[k * stride].P;
+        reach = joined(reach, reach_of(P, is_reset(P)));
+    }
+    return reach.growth;
+}
+
 /* The joined summary of a group's tiles; the growth within each of them is below Wide<N>::GROWTH already. */
 template <typename N> __device__ inline Summary<N> joined_told(const Told<typename Wide<N>::W> *told, int stride)
 {
     Summary<N> sum = no_steps<N>();
-    Reach reach = {1, 1};
-    bool is_finite = true, resets = false;
+    bool is_finite = true, resets = false, grows = false;
 #pragma unroll
     for (int k = 0; k < GROUP<N>; k++) {
         Summary<N> more = no_steps<N>();
@@ -174,7 +185,7 @@ template <typename N> __device__ inline Summary<N> joined_told(const Told<typena
         more.S = told[k * stride].S;
         is_finite &= is_finite_sum(more);
         resets |= has_reset(more);
-        reach = joined(reach, reach_of(more.P, has_reset(more)));
+        grows |= !(size_of(more.P) <= 1);
         sum = joined_plainly(sum, more);
     }
     if (is_finite) {
@@ -189,7 +200,7 @@ template <typename N> __device__ inline Summary<N> joined_told(const Told<typena
             sum = joined(sum, more);
         }
     }
-    doubt<N>(sum, reach.growth, Wide<N>::JOINED_GROWTH);
+    if (grows) doubt<N>(sum, growth_over<N>(told, stride), Wide<N>::JOINED_GROWTH);
     return sum;
 }
 
