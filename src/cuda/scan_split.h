@@ -6,8 +6,9 @@
 #include "scan_args.h"
 
 /*
- * Whether a scan is better split over time than walked by a thread a channel: by sizes alone, so that the answer for
- * a shape never changes.  Never with `reproducible`, for a channel's bits then depend on where its tiles begin.
+ * Whether a scan is better split over time than walked by a thread a channel: by sizes, types, strides and
+ * addresses alone, so that a call's answer never changes.  Never with `reproducible`, for a channel's bits then
+ * depend on where its tiles begin.
  */
 bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args);
 
