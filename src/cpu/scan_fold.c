@@ -2,11 +2,11 @@
  * Summaries of tiles, and when a summary may stand for the walk that it summarises.
  *
  * The state that leaves is e' = P e + S.  Rounding made P and S; in P e its share is at most about 2 n u |P e| over n
- * steps (u: the unit roundoff of double), for prefix and suffix products multiply to P.  P itself is kept to twice
- * the bits of double where states are double, or a constant decay's rounding errors would add up from tile to tile.
- * S is the loop's own walk from zero, and errs as the loop does.  So e' is as good as the loop's where |P e| is not
- * much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the large numbers, may be
- * better. That holds if P and S themselves are sound:
+ * steps (u: the unit roundoff of double), for prefix and suffix products multiply to P.  Where states are double, P, S
+ * and the states that are handed on have a low part each, which leaves about (n u)^2 of that: a constant decay's
+ * rounding errors would add up from tile to tile, while the loop's own may happen to cancel.  So e' is as good as the
+ * loop's where |P e| is not much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the
+ * large numbers, may be better.  That holds if P and S themselves are sound:
  *   - a running product that overflows stays infinite or turns NaN (the scales in kernels/scan.h make states that the
  *     loop could overflow on show here too, given a bounded e);
  *   - one that leaves the normal range may have lost its bits and grown again: then P is not used, but if no decay is
@@ -17,8 +17,7 @@
  * Growth makes much of little: decays above 1 multiply whatever e' is off, however little that was.  A float state is
  * rounded from double when it is handed on, so that where the exact state is a float, it is that float; if decays
  * within the piece have not multiplied S's own rounding errors too far: the largest product of a piece's last decays
- * is P over the least running product.  Double has no such reserve: a channel of double with decays above 1 is left
- * to the loop (rl_scan_grows).
+ * is P over the least running product.  A channel of double with decays above 1 is left to the loop (rl_scan_grows).
  */
 #include <float.h>
 #include <math.h>
@@ -26,10 +25,14 @@
 
 #include "scan_fold.h"
 
-/* How often |P e| may be |e'|, and the largest |e|: with the scales, no state on the way overflows unseen. */
+/*
+ * How often |P e| may be |e'|, which leaves at most 2^-60 of it where n is 8192; and the largest |e|: with the scales,
+ * no state on the way overflows unseen.
+ */
 #define NARROW_CANCELS 0x1p16
-#define WIDE_CANCELS 32.0
+#define WIDE_CANCELS 0x1p20
 #define NARROW_GROWTH 0x1p16
+#define FORGOTTEN 0x1p-60 /* P e beside S: what leaves is then S, to the loop's own bits */
 #define NARROW_ENTRY 0x1p62
 #define WIDE_ENTRY 0x1p400
 
@@ -48,6 +51,7 @@ int rl_scan_parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, r
                                                  .decay = s->decay + lane,
                                                  .decay_low = s->decay_low + lane,
                                                  .fresh = s->fresh + lane,
+                                                 .fresh_low = s->fresh_low + lane,
                                                  .least = s->least + lane,
                                                  .largest = s->largest + lane,
                                                  .reset = s->reset + lane};
@@ -72,66 +76,110 @@ static double round_state(const rl_scan_job *job, double x)
     return job->narrow ? (double)(float)x : x;
 }
 
-bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const double *e, double *end)
+/* Numbers to twice the bits. */
+typedef struct longer {
+    double high, low;
+} longer;
+
+static longer product_of(longer x, longer y)
+{
+    double high = x.high * y.high;
+    return (longer){high, fma(x.high, y.high, -high) + (x.high * y.low + x.low * y.high)};
+}
+
+static longer sum_of(longer x, longer y)
+{
+    double sum = x.high + y.high, part = sum - x.high;
+    double low = (x.high - (sum - part)) + (y.high - part) + (x.low + y.low), high = sum + low;
+    return (longer){high, low - (high - sum)};
+}
+
+static void put_part(const rl_scan_job *job, rl_scan_long *to, int part, longer x)
+{
+    to->high[part] = round_state(job, x.high);
+    to->low[part] = !job->narrow && fabs(x.low) <= DBL_MAX ? x.low : 0;
+}
+
+/* P e, P as the lane's summary has it. */
+static void decayed(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e,
+                    longer *product)
+{
+    const double unit = 1 / RL_DECAY_SCALE(job->narrow);
+    const longer re = {s->decay[lane] * unit, s->decay_low[lane] * unit}, x = {e->high[0], e->low[0]};
+    product[0] = product_of(re, x);
+    if (job->parts == 1) return;
+    const longer im = {s->decay[lane + 1] * unit, s->decay_low[lane + 1] * unit}, y = {e->high[1], e->low[1]};
+    product[0] = sum_of(product[0], product_of((longer){-im.high, -im.low}, y));
+    product[1] = sum_of(product_of(re, y), product_of(im, x));
+}
+
+bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e,
+                  rl_scan_long *end)
 {
     const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
     const double entry_most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
     const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
-    const int64_t parts = job->parts;
-    for (int64_t i = 0; i < parts; i++) end[i] = s->fresh[lane + i] * fresh_unit;
+    const int parts = (int)job->parts;
+    longer S[2] = {{0}}, product[2] = {{0}};
+    for (int i = 0; i < parts; i++) {
+        S[i] = (longer){s->fresh[lane + i] * fresh_unit, s->fresh_low[lane + i] * fresh_unit};
+        put_part(job, end, i, S[i]);
+    }
     if (s->reset[lane] != 0) return true;
-    double fresh = size_of(end, parts), entry = size_of(e, parts), decay = size_of(s->decay + lane, parts);
+    double fresh = size_of(end->high, parts), entry = size_of(e->high, parts),
+           decay = size_of(s->decay + lane, parts);
     if (!(fresh <= DBL_MAX && decay <= DBL_MAX && entry <= entry_most)) return false;
     if (entry == 0) return true;
     if (!(s->least[lane] >= RL_LEAST_DECAY)) {
         double bound = RL_LEAST_DECAY * decay_unit * 2 * entry;
-        return s->largest[lane] <= 1 && (job->narrow || bound <= fresh * 0x1p-60);
+        return s->largest[lane] <= 1 && (job->narrow || bound <= FORGOTTEN * fresh);
     }
-    double P[2] = {s->decay[lane] * decay_unit, parts == 2 ? s->decay[lane + 1] * decay_unit : 0}, product[2];
-    product[0] = parts == 2 ? P[0] * e[0] - P[1] * e[1] : P[0] * e[0];
-    product[1] = parts == 2 ? P[0] * e[1] + P[1] * e[0] : 0;
     if (job->narrow && decay > NARROW_GROWTH * s->least[lane]) return false;
-    if (parts == 1) end[0] += s->decay_low[lane] * decay_unit * e[0];
-    for (int64_t i = 0; i < parts; i++) end[i] += product[i];
-    double size = size_of(end, parts);
-    return size <= DBL_MAX && size_of(product, parts) <= cancels * size;
+    decayed(job, s, lane, e, product);
+    double product_size = fabs(product[0].high) + fabs(product[1].high);
+    if (product_size <= FORGOTTEN * fresh) return true;
+    for (int i = 0; i < parts; i++) put_part(job, end, i, sum_of(product[i], S[i]));
+    double size = size_of(end->high, parts);
+    return size <= DBL_MAX && product_size <= cancels * size;
 }
 
 /* The common case of a real lane, in few operations: no product came near 0, and the terms do not cancel. */
-static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, double *state)
+static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, rl_scan_long *state)
 {
     const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
-    const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY, e = *state;
-    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow);
-    double product = s->decay[lane] * decay_unit * e, fresh = s->fresh[lane] * (1 / RL_FRESH_SCALE(job->narrow));
-    double end =
-        round_state(job, fma(s->decay[lane] * decay_unit, e, fma(s->decay_low[lane] * decay_unit, e, fresh)));
-    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh) <= DBL_MAX;
+    const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
+    const double unit = 1 / RL_FRESH_SCALE(job->narrow);
+    longer product[2], fresh = {s->fresh[lane] * unit, s->fresh_low[lane] * unit};
+    decayed(job, s, lane, state, product);
+    longer sum = sum_of(product[0], fresh);
+    rl_scan_long end = {{0}, {0}};
+    put_part(job, &end, 0, fabs(product[0].high) <= FORGOTTEN * fabs(fresh.high) ? fresh : sum);
+    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh.high) <= DBL_MAX;
     sound &= !job->narrow || fabs(s->decay[lane]) <= NARROW_GROWTH * s->least[lane];
-    bool holds = fabs(e) <= most && fabs(product) <= cancels * fabs(end) && fabs(end) <= DBL_MAX;
+    bool holds = fabs(state->high[0]) <= most && fabs(product[0].high) <= cancels * fabs(end.high[0]) &&
+                 fabs(end.high[0]) <= DBL_MAX;
     if (sound && holds) *state = end;
     return sound && holds;
 }
 
 static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const rl_scan_folding *s, int64_t lane,
-                      double *state)
+                      rl_scan_long *state)
 {
-    double end[2];
+    rl_scan_long end = {{0}, {0}};
     if (job->parts == 1 && fold_plainly(job, s, lane, state)) return;
-    if (!rl_scan_fold(job, s, lane, state, end)) {
-        memcpy(end, state, sizeof(double) * (size_t)job->parts);
-        job->kernels->walk_lane(tile, lane, end);
+    if (!rl_scan_fold(job, s, lane, state, &end)) {
+        end = (rl_scan_long){.high = {state->high[0], state->high[1]}};
+        job->kernels->walk_lane(tile, lane, end.high);
     }
-    for (int64_t i = 0; i < job->parts; i++) state[i] = round_state(job, end[i]);
+    *state = end;
 }
 
 void rl_scan_pass_through(const rl_scan_job *job, rl_scan_way way, const rl_scan_tile *tile, rl_scan_folding *s,
-                          double *state)
+                          rl_scan_long *state)
 {
-    const int64_t lanes = job->lanes * job->parts;
-    for (int64_t lane = 0; lane < lanes; lane += job->parts) {
-        double *own = way == RL_SCAN_OVER_TIME ? state : state + lane;
-        memcpy(s->entry + lane, own, sizeof(double) * (size_t)job->parts);
+    for (int64_t i = 0, lane = 0; i < job->lanes; i++, lane += job->parts) {
+        rl_scan_long *own = way == RL_SCAN_OVER_TIME ? state : state + i;
+        memcpy(s->entry + lane, own->high, sizeof(double) * (size_t)job->parts);
         pass_lane(job, tile, s, lane, own);
     }
 }

@@ -18,7 +18,7 @@ enum { LINKS = 4, SPINS = 64, GROUP_TILES = 4 };
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
     _Atomic int64_t tile;
-    double state[RL_MOST_LANES];
+    rl_scan_long state[RL_MOST_LANES];
 } __attribute__((aligned(128))) link;
 
 /*

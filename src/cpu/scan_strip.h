@@ -13,8 +13,8 @@ typedef struct rl_scan_walk {
     rl_scan_way way;
     rl_scan_place place; /* of the tile at hand */
     int64_t tile_steps;
-    double state[RL_MOST_LANES]; /* before the tile at hand */
-    bool grows;                  /* decays above 1 were met, where they may not be: the loop must walk it all again */
+    rl_scan_long state[RL_MOST_LANES]; /* of each number, before the tile at hand */
+    bool grows; /* decays above 1 were met, where they may not be: the loop must walk it all again */
 } rl_scan_walk;
 
 /* The state before a tile, into w->state: waits for who walks the tile before it. */
@@ -26,8 +26,8 @@ void rl_scan_pass_state(const rl_scan_walk *w, int64_t tile);
 /* The state that leaves the strip, from scratch to the tensor; not where the strip is for the loop. */
 void rl_scan_leave(const rl_scan_walk *w, const rl_scan_place *place);
 
-/* A vector of states in scratch as double. */
-void rl_scan_widen(const rl_scan_job *job, double *to, const void *from);
+/* A vector of states from scratch. */
+void rl_scan_widen(const rl_scan_job *job, rl_scan_long *to, const void *from);
 
 /* scan_strip_tile.c: the index-th tile; and the strip's last steps, or first ones, in one lane. */
 void rl_scan_run_tile(rl_scan_walk *w, int64_t index);

@@ -1,6 +1,8 @@
 /* Runs of a strip: float64 whose steps are neighbours, read, walked and written in the order of memory. */
 #include "scan_strip.h"
 
+enum { AHEAD = 4096 }; /* bytes, and as good as more; half of it is slower */
+
 bool rl_scan_has_runs(const rl_scan_walk *w)
 {
     const rl_scan_job *job = w->job;
@@ -19,7 +21,9 @@ static rl_scan_run run_of(const rl_scan_walk *w, int64_t t, int64_t steps)
                          .falling = columns.falling,
                          .a_is_constant = columns.a_is_constant,
                          .past_cache = columns.past_cache,
-                         .state = w->state[0]};
+                         .ahead = columns.falling ? -AHEAD : AHEAD,
+                         .state = w->state[0].high[0],
+                         .low = w->state[0].low[0]};
 }
 
 /*
@@ -31,6 +35,7 @@ static bool judge_run(const rl_scan_run_summary *run, rl_scan_folding *s)
     *s = (rl_scan_folding){.decay = {run->decay},
                            .decay_low = {run->decay_low},
                            .fresh = {run->fresh},
+                           .fresh_low = {run->fresh_low},
                            .least = {run->least},
                            .largest = {run->largest}};
     if (run->largest > 1) s->least[0] *= 0x1p-64;
@@ -43,13 +48,15 @@ bool rl_scan_run_in_order(rl_scan_walk *w, int64_t index, int64_t tiles)
     rl_scan_run run = run_of(w, index * w->tile_steps, tiles * w->tile_steps);
     rl_scan_run_summary run_summary = job->wide->summarise_run(&run);
     rl_scan_folding s;
-    double end[2];
+    rl_scan_long end;
     w->grows |= rl_scan_grows(job, run_summary.largest);
     if (!judge_run(&run_summary, &s)) return false;
     rl_scan_await_state(w, index);
-    if (!rl_scan_fold(job, &s, 0, w->state, end)) return false;
-    run.state = w->state[0];
-    w->state[0] = end[0];
+    if (!rl_scan_fold(job, &s, 0, w->state, &end)) return false;
+    run.state = w->state[0].high[0];
+    run.low = w->state[0].low[0];
+    run.ahead = 0;
+    w->state[0] = end;
     rl_scan_pass_state(w, index + tiles);
     job->wide->walk_run(&run);
     return true;
@@ -69,8 +76,9 @@ void rl_scan_run_alone(rl_scan_walk *w)
         rl_scan_widen(job, w->state, w->scratch->state);
     }
     rl_scan_run run = run_of(w, first, steps);
+    run.exact = true;
     job->wide->walk_run(&run);
-    w->state[0] = run.state;
+    w->state[0] = (rl_scan_long){.high = {run.state}};
     w->grows |= rl_scan_grows(job, run.largest);
     place.t = first + steps;
     place.rows = length - place.t;

@@ -5,10 +5,12 @@
 
 #include "scan_strip.h"
 
-void rl_scan_widen(const rl_scan_job *job, double *to, const void *from)
+void rl_scan_widen(const rl_scan_job *job, rl_scan_long *to, const void *from)
 {
-    for (int64_t lane = 0; lane < job->lanes * job->parts; lane++)
-        to[lane] = job->narrow ? (double)((const float *)from)[lane] : ((const double *)from)[lane];
+    const int64_t parts = job->parts;
+    memset(to, 0, sizeof *to * (size_t)job->lanes);
+    for (int64_t i = 0; i < job->lanes * parts; i++)
+        to[i / parts].high[i % parts] = job->narrow ? (double)((const float *)from)[i] : ((const double *)from)[i];
 }
 
 static void narrow(const rl_scan_job *job, void *to, const double *from)
@@ -34,7 +36,7 @@ void rl_scan_walk_rest(rl_scan_walk *w, rl_scan_place place)
 {
     memset(w->scratch->state, 0, w->job->vector_size);
     double state[RL_MOST_LANES] = {0};
-    memcpy(state, w->state, sizeof(double) * (size_t)w->job->parts);
+    memcpy(state, w->state[0].high, sizeof(double) * (size_t)w->job->parts);
     narrow(w->job, w->scratch->state, state);
     rl_scan_tile tile = rl_scan_load_tile(w->job, w->scratch, &place);
     if (!w->job->narrow) w->grows |= rl_scan_grows(w->job, rl_scan_largest_decay(w->job, &tile));

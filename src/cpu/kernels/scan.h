@@ -45,9 +45,9 @@ typedef struct rl_scan_summary {
     bool narrow;         /* the rows are float, not double; they hold lanes of the double table all the same */
     int64_t rows, pitch; /* pitch: elements from row to row */
     const void *a, *input;
-    double *decay, *fresh; /* [lanes], all these */
-    double *decay_low;     /* what rounding left out of decay; 0 where the rows are float, or complex */
-    double *least;         /* the least magnitude of the running product of decays, scaled as decay */
+    double *decay, *fresh;         /* [lanes], all these */
+    double *decay_low, *fresh_low; /* what rounding left out of the two; 0 where the rows are float */
+    double *least;                 /* the least magnitude of the running product of decays, scaled as decay */
     double *largest; /* the largest decay's magnitude, NaN where any is; of float rows made only where `least` is
                         below RL_LEAST_DECAY */
     double *reset;   /* not 0 where a decay was 0: `fresh` is then all that leaves */
@@ -106,13 +106,15 @@ typedef struct rl_scan_run {
     bool falling;       /* the next step lies before the last one in memory, in every tensor */
     bool a_is_constant; /* all steps have the decay at `a` */
     bool past_cache;    /* out is better not kept in cache, and aligned to a vector */
-    double state;       /* in and out */
+    bool exact;         /* walk_run: also what each step's rounding leaves out is carried on */
+    int64_t ahead;      /* bytes from what is read now to what will be read soon; 0: it lies in cache */
+    double state, low;  /* in and out: high and low part of the state */
     double largest;     /* out, of walk_run: the largest decay's magnitude, NaN where any is */
 } rl_scan_run;
 
 /* What a run does to its state: as rl_scan_summary, but `least` is that of the blocks' ends only. */
 typedef struct rl_scan_run_summary {
-    double decay, decay_low, fresh, least, largest;
+    double decay, decay_low, fresh, fresh_low, least, largest;
 } rl_scan_run_summary;
 
 /* Steps that are whole blocks, and whole cache lines, in every instruction set. */

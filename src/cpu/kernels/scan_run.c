@@ -6,7 +6,8 @@
  * the lanes, and from those every lane walks in the loop's order.  Nothing rests on the products: where a lane's walk
  * does not end, nearly to the last bit, at the state from which the next one began, the block is walked again step by
  * step.  So lane by lane every state is the loop's but for AGREEMENT of itself, whatever products did on the way.
- * What little the ends are off is passed on to the block's end, so that it does not add up from block to block.
+ * What little the ends are off, and what the steps' roundings left out, is passed on to the block's end, whose state
+ * is kept to twice the bits: so neither adds up from block to block.
  */
 #include "scan.h"
 #include "scan_columns.h"
@@ -24,11 +25,14 @@ enum { BLOCK = LANES * LANES };
 #define SHIFT_1 7, 8, 9, 10, 11, 12, 13, 14
 #define SHIFT_2 6, 7, 8, 9, 10, 11, 12, 13
 #define SHIFT_4 4, 5, 6, 7, 8, 9, 10, 11
+#define LAST_LANE 7, 7, 7, 7, 7, 7, 7, 7
 #elif RL_VECTOR_BYTES == 32
 #define SHIFT_1 3, 4, 5, 6
 #define SHIFT_2 2, 3, 4, 5
+#define LAST_LANE 3, 3, 3, 3
 #else
 #define SHIFT_1 1, 2
+#define LAST_LANE 1, 1
 #endif
 
 RL_INLINE vreal shift(vreal x, vreal fill, int by)
@@ -41,6 +45,11 @@ RL_INLINE vreal shift(vreal x, vreal fill, int by)
 #endif
     (void)by;
     return __builtin_shufflevector(fill, x, SHIFT_1);
+}
+
+RL_INLINE vreal last_lane(vreal x)
+{
+    return __builtin_shufflevector(x, x, LAST_LANE);
 }
 
 enum { LEVELS = LANES == 8 ? 3 : LANES == 4 ? 2 : 1 };
@@ -78,13 +87,24 @@ RL_INLINE vreal combine_errors(const pieces *p, vreal off)
     return off;
 }
 
-/* The product of all of a block's decays, in the last lane. */
-RL_INLINE long_product decay_of_block(const vreal *a)
+/* The same to twice the bits: of all of a block, in the last lane. */
+typedef struct long_pieces {
+    longer decay, fresh;
+} long_pieces;
+
+RL_INLINE long_pieces summarise_block(const vreal *a, const vreal *input)
 {
-    long_product p = {.high = a[0]};
-    for (int i = 1; i < LANES; i++) p = times_number(p, a[i]);
-    for (int by = 1; by < LANES; by *= 2)
-        p = times_longer(p, (long_product){shift(p.high, splat(1), by), shift(p.low, (vreal){0}, by)});
+    long_pieces p = {.decay.high = a[0], .fresh.high = input[0]};
+    for (int i = 1; i < LANES; i++) {
+        p.decay = times_number(a[i], p.decay, false);
+        p.fresh = plus_number(times_number(a[i], p.fresh, false), input[i]);
+    }
+    for (int by = 1; by < LANES; by *= 2) {
+        longer decay = {shift(p.decay.high, splat(1), by), shift(p.decay.low, (vreal){0}, by)};
+        longer fresh = {shift(p.fresh.high, (vreal){0}, by), shift(p.fresh.low, (vreal){0}, by)};
+        p.fresh = plus_longer(times_longer(p.decay, fresh), p.fresh);
+        p.decay = times_longer(p.decay, decay);
+    }
     return p;
 }
 
@@ -125,6 +145,12 @@ RL_INLINE void load_block(const rl_scan_run *r, const places *p, bool falling, v
     load_columns(input, p->input, falling, RILL_F64);
 }
 
+RL_INLINE void fetch_block(const rl_scan_run *r, const places *p, bool falling)
+{
+    if (!r->a_is_constant) fetch_columns(p->a, falling, RILL_F64, r->ahead);
+    fetch_columns(p->input, falling, RILL_F64, r->ahead);
+}
+
 RL_INLINE places next_block(places p, const rl_scan_run *r, bool falling)
 {
     if (!r->a_is_constant) p.a = rows_on(p.a, falling, BLOCK, RILL_F64);
@@ -161,61 +187,88 @@ RL_INLINE void stream_block(column c, const vreal *rows, bool falling)
     for (int lane = 0; lane < LANES; lane++, at += c.lane) stream_elements(at, v[lane], RILL_F64);
 }
 
-RL_INLINE void walk_run(rl_scan_run *r, bool falling)
+/* From h on; answers what the roundings have left out at the end, if it is to know. */
+RL_INLINE vreal walk_rows(const vreal *a, vreal *row, vreal h, bool exact)
+{
+    if (!exact) {
+        for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
+        return (vreal){0};
+    }
+    longer state = {.high = h};
+    for (int i = 0; i < LANES; i++) {
+        state = plus_number(times_number(a[i], state, false), row[i]);
+        row[i] = state.high;
+    }
+    return state.low;
+}
+
+/*
+ * A block begins where products say that the one before it ends, so that it need not wait for that one's walk; what
+ * the walk then finds this to be off is `debt`, paid one block later.
+ */
+RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
 {
     places p = places_of(r);
-    vreal entering = splat(r->state);
+    vreal entering = splat(r->state), debt = splat(r->low);
     vint most = {0};
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
         load_block(r, &p, falling, a, row);
+        if (r->ahead) fetch_block(r, &p, falling);
         most = largest_of(a, most);
         pieces all = combine_lanes(summarise_rows(a, row));
-        vreal ends = fma_(all.decay, entering, all.fresh), h = shift(ends, entering, 1);
-        for (int i = 0; i < LANES; i++) row[i] = h = a[i] * h + row[i];
-        if (__builtin_expect(agree(h, ends), 1)) {
-            if (r->past_cache)
-                stream_block(p.out, row, falling);
-            else
-                store_columns(p.out, row, falling, RILL_F64);
-            ends += combine_errors(&all, h - ends);
-            entering = splat(ends[LANES - 1]);
-        } else {
-            entering = splat(walk_steps(r, &p, entering[0]));
+        vreal ends = fma_(all.decay, entering, all.fresh);
+        vreal left = walk_rows(a, row, shift(ends, entering, 1), exact), h = row[LANES - 1];
+        if (__builtin_expect(!agree(h, ends), 0)) {
+            entering = splat(walk_steps(r, &p, entering[0] + debt[0]));
+            debt = (vreal){0};
+            continue;
         }
+        if (r->past_cache)
+            stream_block(p.out, row, falling);
+        else
+            store_columns(p.out, row, falling, RILL_F64);
+        vreal paid = all.decay * debt, next = ends + paid;
+        debt = last_lane(finite_or_0(combine_errors(&all, h - ends + left) + (paid - (next - ends))));
+        entering = last_lane(next);
     }
-    r->state = entering[0];
+    r->state = entering[0] + debt[0];
+    r->low = debt[0] - (r->state - entering[0]);
     r->largest = largest_lane(most);
 }
 
 void RL_NAME(rl_scan_walk_run)(rl_scan_run *r)
 {
-    if (r->falling)
-        walk_run(r, true);
+    if (r->falling && r->exact)
+        walk_run(r, true, true);
+    else if (r->falling)
+        walk_run(r, true, false);
+    else if (r->exact)
+        walk_run(r, false, true);
     else
-        walk_run(r, false);
+        walk_run(r, false, false);
 }
 
 RL_INLINE rl_scan_run_summary summarise_run(const rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
-    long_product decay = {.high = splat(RL_DECAY_SCALE(false))};
+    longer decay = {.high = splat(RL_DECAY_SCALE(false))}, fresh = {0};
     vreal least = decay.high;
     vint most = {0};
-    double fresh = 0;
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
         load_block(r, &p, falling, a, row);
+        if (r->ahead) fetch_block(r, &p, falling);
         most = largest_of(a, most);
-        pieces all = combine_lanes(summarise_rows(a, row));
-        fresh = all.decay[LANES - 1] * fresh + all.fresh[LANES - 1];
-        long_product block = decay_of_block(a);
-        decay = times_longer(decay, block);
+        long_pieces block = summarise_block(a, row);
+        fresh = plus_longer(times_longer(block.decay, fresh), block.fresh);
+        decay = times_longer(decay, block.decay);
         least = at_most(least, (vreal)magnitude_bits(decay.high));
     }
     return (rl_scan_run_summary){.decay = decay.high[LANES - 1],
-                                 .decay_low = decay.low[LANES - 1],
-                                 .fresh = fresh,
+                                 .decay_low = finite_or_0(decay.low)[LANES - 1],
+                                 .fresh = fresh.high[LANES - 1],
+                                 .fresh_low = finite_or_0(fresh.low)[LANES - 1],
                                  .least = least[LANES - 1],
                                  .largest = largest_lane(most)};
 }

@@ -31,22 +31,58 @@ RL_INLINE vreal product_error(vreal x, vreal y, vreal product)
 #endif
 }
 
-/* A product of many numbers: high + low, good to nearly twice the bits.  Many roundings would have a bias. */
-typedef struct long_product {
-    vreal high, low;
-} long_product;
+/* x + y - sum, where sum is x + y rounded. */
+RL_INLINE vreal sum_error(vreal x, vreal y, vreal sum)
+{
+    vreal part = sum - x;
+    return (x - (sum - part)) + (y - part);
+}
 
-RL_INLINE long_product times_longer(long_product x, long_product y)
+/*
+ * high + low, good to nearly twice the bits, where high is what plain arithmetic gives.  The same few roundings at
+ * every turn, as of a constant decay's product, would have a bias that adds up.
+ */
+typedef struct longer {
+    vreal high, low;
+} longer;
+
+RL_INLINE longer times_longer(longer x, longer y)
 {
     vreal high = x.high * y.high;
     vreal low = fma_(x.high, y.low, fma_(x.low, y.high, product_error(x.high, y.high, high)));
-    return (long_product){high, low};
+    return (longer){high, low};
 }
 
-RL_INLINE long_product times_number(long_product x, vreal y)
+RL_INLINE longer times_number(vreal x, longer y, bool is_complex)
 {
-    vreal high = x.high * y;
-    return (long_product){high, fma_(x.low, y, product_error(x.high, y, high))};
+    if (!is_complex) {
+        vreal high = x * y.high;
+        return (longer){high, fma_(x, y.low, product_error(x, y.high, high))};
+    }
+    vreal re = __builtin_shufflevector(x, x, REAL_PARTS),
+          swapped = __builtin_shufflevector(y.high, y.high, SWAPPED_PARTS);
+    vreal im = (vreal)((vint)__builtin_shufflevector(x, x, IMAGINARY_PARTS) ^ sign_of_part(0));
+    vreal one = re * y.high, other = im * swapped, high = one + other;
+    vreal low = product_error(re, y.high, one) + product_error(im, swapped, other) + sum_error(one, other, high);
+    return (longer){high, low + times(x, y.low, true)};
+}
+
+RL_INLINE longer plus_number(longer x, vreal y)
+{
+    vreal high = x.high + y;
+    return (longer){high, x.low + sum_error(x.high, y, high)};
+}
+
+RL_INLINE longer plus_longer(longer x, longer y)
+{
+    vreal high = x.high + y.high;
+    return (longer){high, x.low + y.low + sum_error(x.high, y.high, high)};
+}
+
+/* What infinities, or products near them, have left of a low part is dropped. */
+RL_INLINE vreal finite_or_0(vreal x)
+{
+    return choose(x - x == (vreal){0}, x, (vreal){0});
 }
 
 /* The squares of complex numbers, the magnitudes of real ones: what order by size needs. */
@@ -58,8 +94,8 @@ RL_INLINE vint size_bits(vreal a, bool is_complex)
 }
 
 typedef struct running {
-    long_product decay;
-    vreal fresh, least;
+    longer decay, fresh;
+    vreal least;
     vint largest; /* as size_bits */
 } running;
 
@@ -71,16 +107,33 @@ RL_INLINE running start_summary(double decay_scale, bool is_complex)
     return r;
 }
 
-/* `narrow` rows have so many bits to spare that a plain product does, and that growth needs no care. */
+/* One step of a walk, and what its roundings have left out; as longer as that is finite. */
+RL_INLINE longer step_longer(vreal a, vreal input, longer state, bool back, bool is_complex)
+{
+    if (back) {
+        longer g = plus_number(state, input);
+        longer u = times_number(conjugate(a, is_complex), g, is_complex);
+        return (longer){step_back(a, g.high, is_complex), u.low};
+    }
+    longer p = times_number(a, state, is_complex);
+    vreal high = add_unless_reset(a, p.high, input, input, is_complex);
+    return (longer){high, p.low + sum_error(p.high, input, high)};
+}
+
+/* `narrow` rows have so many bits to spare that plain arithmetic does, and that growth needs no care. */
 RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_complex, bool narrow)
 {
-    if (narrow || is_complex)
-        r.decay.high = times(back ? conjugate(a, is_complex) : a, r.decay.high, is_complex);
-    else
-        r.decay = times_number(r.decay, a);
-    if (!narrow) r.largest = greater_bits(r.largest, size_bits(a, is_complex));
+    vreal decay = back ? conjugate(a, is_complex) : a;
+    if (narrow) {
+        r.decay.high = times(decay, r.decay.high, is_complex);
+        r.fresh.high =
+            back ? step_back(a, input + r.fresh.high, is_complex) : step_forward(a, input, r.fresh.high, is_complex);
+    } else {
+        r.decay = times_number(decay, r.decay, is_complex);
+        r.fresh = step_longer(a, input, r.fresh, back, is_complex);
+        r.largest = greater_bits(r.largest, size_bits(a, is_complex));
+    }
     r.least = at_most(r.least, magnitude(r.decay.high, is_complex));
-    r.fresh = back ? step_back(a, input + r.fresh, is_complex) : step_forward(a, input, r.fresh, is_complex);
     return r;
 }
 
@@ -88,10 +141,11 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
 RL_INLINE void end_summary(const rl_scan_summary *s, running r)
 {
     store_any(s->decay, r.decay.high);
-    store_any(s->decay_low, r.decay.low);
+    store_any(s->decay_low, finite_or_0(r.decay.low));
     store_any(s->largest, (vreal)r.largest);
     for (int lane = 0; lane < LANES && s->rule.is_complex; lane++) s->largest[lane] = sqrt(s->largest[lane]);
-    store_any(s->fresh, r.fresh);
+    store_any(s->fresh, r.fresh.high);
+    store_any(s->fresh_low, finite_or_0(r.fresh.low));
     store_any(s->least, r.least);
     if (all_at_most(splat(RL_LEAST_DECAY), r.least))
         store_any(s->reset, (vreal){0});
@@ -102,10 +156,11 @@ RL_INLINE void end_summary(const rl_scan_summary *s, running r)
 /* The same where no decay is 0, or what it drops is finite; the end shows if not. */
 RL_INLINE running add_plain_row(running r, vreal a, vreal input, bool back)
 {
-    r.decay = times_number(r.decay, a);
+    r.decay = times_number(a, r.decay, false);
     r.largest = greater_bits(r.largest, magnitude_bits(a));
     r.least = at_most(r.least, magnitude(r.decay.high, false));
-    r.fresh = back ? a * (input + r.fresh) : fma_(a, r.fresh, input);
+    r.fresh = back ? times_number(a, plus_number(r.fresh, input), false)
+                   : plus_number(times_number(a, r.fresh, false), input);
     return r;
 }
 
