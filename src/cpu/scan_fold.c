@@ -2,8 +2,8 @@
  * Summaries of tiles, and when a summary may stand for the walk that it summarises.
  *
  * The state that leaves is e' = P e + S.  Rounding made P and S; in P e its share is at most about 2 n u |P e| over n
- * steps (u: the unit roundoff of double), for prefix and suffix products multiply to P.  Where states are double, P, S
- * and the states that are handed on have a low part each, which leaves about (n u)^2 of that: a constant decay's
+ * steps (u: the unit roundoff of double), for prefix and suffix products multiply to P.  Where states are double, P,
+ * S and the states that are handed on have a low part each, which leaves about (n u)^2 of that: a constant decay's
  * rounding errors would add up from tile to tile, while the loop's own may happen to cancel.  So e' is as good as the
  * loop's where |P e| is not much larger than |e'|; where it is, the terms cancel, and the loop, which never forms the
  * large numbers, may be better.  That holds if P and S themselves are sound:
@@ -26,8 +26,8 @@
 #include "scan_fold.h"
 
 /*
- * How often |P e| may be |e'|, which leaves at most 2^-60 of it where n is 8192; and the largest |e|: with the scales,
- * no state on the way overflows unseen.
+ * How often |P e| may be |e'|, which leaves at most 2^-58 of it where n is 16384; and the largest |e|: with the
+ * scales, no state on the way overflows unseen.
  */
 #define NARROW_CANCELS 0x1p16
 #define WIDE_CANCELS 0x1p20

@@ -13,7 +13,7 @@
 
 #include "scan_strip.h"
 
-enum { LINKS = 4, SPINS = 64, GROUP_TILES = 4 };
+enum { LINKS = 4, SPINS = 64, GROUP_TILES = 8 };
 
 /* The state that enters a tile: `tile` is its number, 0 before any. */
 typedef struct link {
@@ -109,7 +109,9 @@ static void run_group_in_order(rl_scan_walk *w, int64_t first, int64_t end)
     const bool begins = first == 0 && !w->job->h_init.data, last = end == tiles_of(w);
     const int64_t inner = first + begins, inner_end = end - last;
     if (begins && inner <= inner_end) rl_scan_run_tile(w, 0);
-    if (inner >= inner_end || !rl_scan_run_in_order(w, inner, inner_end - inner))
+    const bool has_run = inner < inner_end && (rl_scan_run_ahead(w, inner, inner_end - inner) ||
+                                               rl_scan_run_in_order(w, inner, inner_end - inner));
+    if (!has_run)
         for (int64_t tile = inner; tile < inner_end; tile++) rl_scan_run_tile(w, tile);
     if (last) rl_scan_run_tile(w, end - 1);
 }

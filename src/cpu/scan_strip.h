@@ -34,10 +34,11 @@ void rl_scan_run_tile(rl_scan_walk *w, int64_t index);
 void rl_scan_walk_rest(rl_scan_walk *w, rl_scan_place place);
 
 /*
- * scan_strip_run.c: whether the strip has runs; tiles from `index` on by their run, if its summary may stand for it;
- * all of a strip that is not shared.
+ * scan_strip_run.c: whether the strip has runs; tiles from `index` on by their run, if the steps before them tell
+ * what enters it, or if its summary may stand for it; all of a strip that is not shared.
  */
 bool rl_scan_has_runs(const rl_scan_walk *w);
+bool rl_scan_run_ahead(rl_scan_walk *w, int64_t index, int64_t tiles);
 bool rl_scan_run_in_order(rl_scan_walk *w, int64_t index, int64_t tiles);
 void rl_scan_run_alone(rl_scan_walk *w);
 

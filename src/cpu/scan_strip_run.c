@@ -1,7 +1,15 @@
 /* Runs of a strip: float64 whose steps are neighbours, read, walked and written in the order of memory. */
+#include <float.h>
+#include <math.h>
+
 #include "scan_strip.h"
 
-enum { AHEAD = 4096 }; /* bytes, and as good as more; half of it is slower */
+enum {
+    AHEAD = 4096,    /* bytes, and as good as more; half of it is slower */
+    WARM_STEPS = 512 /* before a run */
+};
+
+#define AGREEMENT 0x1p-44 /* as within a run */
 
 bool rl_scan_has_runs(const rl_scan_walk *w)
 {
@@ -40,6 +48,52 @@ static bool judge_run(const rl_scan_run_summary *run, rl_scan_folding *s)
                            .largest = {run->largest}};
     if (run->largest > 1) s->least[0] *= 0x1p-64;
     return run->largest <= 2;
+}
+
+/*
+ * The state that enters a run, from the steps before it alone, where their decays let nothing older through: answers
+ * whether they seem to.
+ */
+static bool guess_entry(rl_scan_walk *w, rl_scan_run *run, int64_t t)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t steps[] = {RL_BLOCK_STEPS, WARM_STEPS};
+    const double most[] = {0x1p-8, 0x1p-64};
+    rl_scan_run_summary s = {0};
+    for (int i = 0; i < 2; i++) {
+        rl_scan_run before = run_of(w, t - steps[i], steps[i]);
+        s = job->wide->summarise_run(&before);
+        if (!(s.largest <= 1 && fabs(s.decay) <= most[i] * RL_DECAY_SCALE(false) && fabs(s.fresh) <= DBL_MAX))
+            return false;
+    }
+    run->state = s.fresh;
+    run->low = s.fresh_low;
+    return true;
+}
+
+/*
+ * In one pass, from a guess; the state that the tile before hands on, when it comes, must be the same nearly to the
+ * last bit, or the run is walked again from that.  What little they differ by does not add up, for the next run has a
+ * guess, or an entry, of its own.
+ */
+bool rl_scan_run_ahead(rl_scan_walk *w, int64_t index, int64_t tiles)
+{
+    const rl_scan_job *job = w->job;
+    const int64_t t = index * w->tile_steps;
+    rl_scan_run run = run_of(w, t, tiles * w->tile_steps);
+    if (job->input.data == job->out.data || t <= WARM_STEPS || !guess_entry(w, &run, t)) return false;
+    const double guess = run.state;
+    job->wide->walk_run(&run);
+    rl_scan_await_state(w, index);
+    if (!(fabs(w->state[0].high[0] - guess) <= fabs(guess) * AGREEMENT)) {
+        run.state = w->state[0].high[0];
+        run.low = w->state[0].low[0];
+        job->wide->walk_run(&run);
+    }
+    w->grows |= rl_scan_grows(job, run.largest);
+    w->state[0] = (rl_scan_long){.high = {run.state}, .low = {run.low}};
+    rl_scan_pass_state(w, index + tiles);
+    return true;
 }
 
 bool rl_scan_run_in_order(rl_scan_walk *w, int64_t index, int64_t tiles)
