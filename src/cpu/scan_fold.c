@@ -168,8 +168,8 @@ static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const rl
     rl_scan_long end = {{0}, {0}};
     if (job->parts == 1 && fold_plainly(job, s, lane, state)) return;
     if (!rl_scan_fold(job, s, lane, state, &end)) {
-        end = (rl_scan_long){.high = {state->high[0], state->high[1]}};
-        job->kernels->walk_lane(tile, lane, end.high);
+        end = *state;
+        job->kernels->walk_lane(tile, lane, end.high, end.low);
     }
     *state = end;
 }

@@ -139,8 +139,11 @@ typedef struct rl_scan_kernels {
     void (*stream)(void *to, const void *from, int64_t bytes);
 
     void (*walk)(const rl_scan_tile *tile);
-    /* One lane (or pair) of the tile; the state alone, in and out as double. */
-    void (*walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state);
+    /*
+     * One lane (or pair) of the tile; the state alone, in and out as double, and in the tables of double what the
+     * steps' roundings leave out of it.
+     */
+    void (*walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state, double *low);
     /* Only in the tables of double. */
     void (*summarise)(const rl_scan_summary *summary);
     void (*walk_rows)(const rl_scan_rows *rows);

@@ -49,6 +49,8 @@ typedef struct group {
     bool falling, plain;
     int line;
     lines *out, *da;
+    vreal *h;  /* the group's rows of h, where `before` is made of those and the next group's first one */
+    bool last; /* of all groups */
 } group;
 
 RL_INLINE void put_columns(lines *l, column to, const vreal *rows, group g)
@@ -69,6 +71,19 @@ RL_INLINE vreal forward(const places *p, group g, const vreal *a, vreal *row, vr
     return h;
 }
 
+/* Rows that end with the first one of the next group. */
+RL_INLINE void shift_rows(vreal *before, vreal *h, const rl_scan_columns *c, column next, group g, bool last)
+{
+    for (int i = 1; i < LANES; i++) before[i - 1] = h[i];
+    if (last) {
+        before[LANES - 1] = gather_elements(next.data, c->before_lane, LANES, g.dtype);
+        return;
+    }
+    load_columns(h, next, g.falling, g.dtype);
+    fetch_columns(next, g.falling, g.dtype, c->ahead);
+    before[LANES - 1] = h[0];
+}
+
 RL_INLINE vreal back(const rl_scan_columns *c, const places *p, group g, const vreal *a, vreal *row, vreal u)
 {
     vreal before[LANES];
@@ -78,8 +93,12 @@ RL_INLINE vreal back(const rl_scan_columns *c, const places *p, group g, const v
     }
     if (c->out) put_columns(g.out, p->out, row, g);
     if (!c->da) return u;
-    load_columns(before, p->before, g.falling, g.dtype);
-    fetch_columns(p->before, g.falling, g.dtype, c->ahead);
+    if (g.h) {
+        shift_rows(before, g.h, c, rows_on(p->before, g.falling, LANES - 1, g.dtype), g, g.last);
+    } else {
+        load_columns(before, p->before, g.falling, g.dtype);
+        fetch_columns(p->before, g.falling, g.dtype, c->ahead);
+    }
     for (int i = 0; i < LANES; i++) before[i] = decay_gradient(a[i], before[i], row[i], false);
     put_columns(g.da, p->da, before, g);
     return u;
@@ -103,9 +122,14 @@ RL_INLINE void walk(const rl_scan_columns *c, rill_dtype dtype, bool falling)
     lines out, da;
     group g = {.dtype = dtype, .falling = falling, .out = &out, .da = &da};
     places p = places_of(c, dtype);
-    vreal state = *(const vreal *)c->state;
+    vreal state = *(const vreal *)c->state, h[LANES];
+    if (c->da) {
+        load_columns(h, rows_on(p.before, falling, -1, dtype), falling, dtype);
+        g.h = h;
+    }
     for (int64_t t = 0; t < c->rows; t += LANES) {
         vreal a[LANES], row[LANES];
+        g.last = t + LANES == c->rows;
         load_decays(a, c, p.a, dtype, falling);
         load_columns(row, p.input, falling, dtype);
         fetch_columns(p.input, falling, dtype, c->ahead);

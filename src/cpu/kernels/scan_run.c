@@ -159,18 +159,18 @@ RL_INLINE places next_block(places p, const rl_scan_run *r, bool falling)
     return p;
 }
 
-/* The plain loop. */
-static __attribute__((noinline)) double walk_steps(const rl_scan_run *r, const places *p, double h)
+/* The plain loop, and what its roundings leave out. */
+static __attribute__((noinline)) longer walk_steps(const rl_scan_run *r, const places *p, longer h)
 {
     const int64_t step = r->falling ? -1 : 1;
     const double *a = (const double *)p->a.data, *input = (const double *)p->input.data;
     double *out = (double *)p->out.data;
     for (int64_t i = 0; i < BLOCK; i++) {
         double decay = r->a_is_constant ? *a : a[i * step];
-        h = decay == 0 ? input[i * step] : decay * h + input[i * step];
-        out[i * step] = h;
+        h = step_longer(splat(decay), splat(input[i * step]), h, false, false);
+        out[i * step] = h.high[0];
     }
-    return h;
+    return (longer){h.high, finite_or_0(h.low)};
 }
 
 RL_INLINE int agree(vreal ends, vreal begins)
@@ -220,8 +220,10 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
         vreal ends = fma_(all.decay, entering, all.fresh);
         vreal left = walk_rows(a, row, shift(ends, entering, 1), exact), h = row[LANES - 1];
         if (__builtin_expect(!agree(h, ends), 0)) {
-            entering = splat(walk_steps(r, &p, entering[0] + debt[0]));
-            debt = (vreal){0};
+            vreal begins = entering + debt;
+            longer left_at = walk_steps(r, &p, (longer){begins, debt - (begins - entering)});
+            entering = left_at.high;
+            debt = left_at.low;
             continue;
         }
         if (r->past_cache)

@@ -1,6 +1,7 @@
 /* Tiles of scan and its gradients, row by row: steps follow each other through the state alone. */
 #include "scan.h"
 #include "scan_step.h"
+#include "scan_summary.h"
 #include "table.h"
 
 RL_INLINE void walk_forward(const rl_scan_tile *tile, bool is_complex)
@@ -42,6 +43,36 @@ void RL_NAME(rl_scan_walk)(const rl_scan_tile *tile)
         walk(tile, false);
 }
 
+#if RL_REAL_BITS == 64
+/* The lane's numbers, in all lanes. */
+RL_INLINE vreal spread(const void *row, int64_t lane, bool is_complex)
+{
+    const real *at = (const real *)row + lane;
+    vreal x = splat(at[0]);
+    for (int i = 1; i < LANES && is_complex; i += 2) x[i] = at[1];
+    return x;
+}
+
+/* To twice the bits, the high ones in the plain loop's order. */
+RL_INLINE void walk_lane(const rl_scan_tile *tile, int64_t lane, double *state, double *low, bool is_complex)
+{
+    const vreal *a = tile->a, *input = tile->input;
+    longer s = {spread(state, 0, is_complex), spread(low, 0, is_complex)};
+    for (int64_t t = 0; t < tile->rows; t++)
+        s = step_longer(spread(a + t, lane, is_complex), spread(input + t, lane, is_complex), s, tile->rule.back,
+                        is_complex);
+    s.low = finite_or_0(s.low);
+    for (int part = 0; part <= is_complex; part++) state[part] = s.high[part], low[part] = s.low[part];
+}
+
+void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state, double *low)
+{
+    if (tile->rule.is_complex)
+        walk_lane(tile, lane, state, low, true);
+    else
+        walk_lane(tile, lane, state, low, false);
+}
+#else
 static void walk_real_lane(const rl_scan_tile *tile, int64_t lane, double *state)
 {
     const real *a = (const real *)tile->a + lane, *input = (const real *)tile->input + lane;
@@ -72,10 +103,13 @@ static void walk_complex_lane(const rl_scan_tile *tile, int64_t lane, double *st
     state[1] = (double)im;
 }
 
-void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state)
+void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state, double *low)
 {
+    low[0] = 0;
+    if (tile->rule.is_complex) low[1] = 0;
     if (tile->rule.is_complex)
         walk_complex_lane(tile, lane, state);
     else
         walk_real_lane(tile, lane, state);
 }
+#endif

@@ -20,7 +20,7 @@ void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int6
 void RL_NAME(rl_scan_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
 void RL_NAME(rl_scan_stream)(void *to, const void *from, int64_t bytes);
 void RL_NAME(rl_scan_walk)(const rl_scan_tile *tile);
-void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state);
+void RL_NAME(rl_scan_walk_lane)(const rl_scan_tile *tile, int64_t lane, double *state, double *low);
 void RL_NAME(rl_scan_summarise)(const rl_scan_summary *summary);
 void RL_NAME(rl_scan_walk_rows)(const rl_scan_rows *rows);
 void RL_NAME(rl_scan_look_again)(const rl_scan_summary *summary);

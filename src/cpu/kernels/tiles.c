@@ -6,8 +6,8 @@
  * Every way moves values without arithmetic, so which one is taken never shows in the result.
  */
 #include "convert.h"
+#include "scan_turn.h"
 #include "table.h"
-#include "transpose.h"
 
 RL_INLINE const char *at(const rl_matrix *m, int64_t row, int64_t lane)
 {
@@ -32,9 +32,13 @@ RL_INLINE int64_t load_transposed(real *tile, int64_t pitch, const rl_matrix *fr
     int64_t row = 0;
     for (; row + LANES <= rows; row += LANES) {
         vreal v[LANES];
-        for (int lane = 0; lane < LANES; lane++)
-            v[lane] = lane < lanes ? load_elements(at(from, row + back, lane), dtype) : (vreal){0};
-        transpose(v);
+        if (lanes == LANES && element_size(dtype) == sizeof(real)) {
+            load_turned(v, at(from, row + back, 0), from->lane * element_size(dtype));
+        } else {
+            for (int lane = 0; lane < LANES; lane++)
+                v[lane] = lane < lanes ? load_elements(at(from, row + back, lane), dtype) : (vreal){0};
+            turn_registers(v);
+        }
         for (int i = 0; i < LANES; i++) *(vreal *)(tile + (row + (back ? back - i : i)) * pitch) = v[i];
     }
     return row;
@@ -65,7 +69,7 @@ RL_INLINE int64_t store_transposed(const rl_matrix *to, const real *tile, rill_d
     for (; row + LANES <= rows; row += LANES) {
         vreal v[LANES];
         for (int i = 0; i < LANES; i++) v[i] = *(const vreal *)(tile + (row + (back ? back - i : i)) * LANES);
-        transpose(v);
+        turn_registers(v);
         for (int lane = 0; lane < LANES; lane++)
             if (lane < lanes) store_elements((char *)at(to, row + back, lane), v[lane], dtype);
     }
