@@ -3,7 +3,8 @@
  * first step on.  A tile is summarised, with its pieces if over time: the product of its decays and the state that a
  * walk from zero leaves.  The states that enter pieces and tiles follow from those, in order, and then every lane
  * walks from its own in the loop's order.  Threads take tiles in turn; the state that enters the next tile is handed
- * on before the walk.  So the numbers are the same however many threads there are.
+ * on before the walk, but for runs of tiles that need not wait for theirs (scan_strip_run.c).  So the numbers are the
+ * same however many threads there are.
  *
  * Which summaries may stand for the walk, and which channels are left to the loop, is told in scan_fold.c.
  */
