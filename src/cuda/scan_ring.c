@@ -212,8 +212,8 @@ static rill_status launch(rill_context *context, const plan *p, rl_scan_ring_arg
     ring->stages = stages_of(p, tasks > rl_cuda_state_of(context)->sms ? MOST_TOGETHER : 1);
     const void *kernel = pick_kernel((rill_dtype)args->a.dtype, p->along, p->backward, p->channels);
     void *arguments[] = {ring};
-    return rl_cuda_launch(context, kernel, tasks, 1, p->channels + 32, (size_t)ring_bytes(p, ring->stages), arguments,
-                          "scan: launch of rings");
+    return rl_cuda_launch_early(context, kernel, tasks, 1, p->channels + 32, (size_t)ring_bytes(p, ring->stages),
+                                arguments, "scan: launch of rings");
 }
 
 /* The most channels, but where these would leave half of the multiprocessors, or of the threads, without work. */

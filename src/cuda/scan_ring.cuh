@@ -12,6 +12,7 @@
 #ifndef RL_CUDA_SCAN_RING_CUH
 #define RL_CUDA_SCAN_RING_CUH
 
+#include "early.cuh"
 #include "scan_chain.cuh"
 #include "scan_ring_mover.cuh"
 
@@ -224,6 +225,8 @@ __global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_con
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 /* else never launched */
     typedef Task<T, ALONG, BACKWARD, CHANNELS> Work;
     extern __shared__ __align__(1024) char shared[];
+    let_later_start();
+    if (args.scan.offsets) await_earlier();
     const Work task(args, shared);
     const Mover<Work> mover(task);
     const bool moves = threadIdx.x == CHANNELS;
@@ -234,8 +237,9 @@ __global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_con
             barrier_init(task.walked + k, CHANNELS / 32);
         }
         barrier_publish();
-        mover.begin();
     }
+    await_earlier();
+    if (moves) mover.begin();
     __syncthreads(); /* the barriers exist */
     if (moves) mover.run();
     if (threadIdx.x >= CHANNELS) return;

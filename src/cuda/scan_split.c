@@ -149,25 +149,6 @@ static rill_status launch_reset(rill_context *context, void *common, int64_t uni
                           "scan: launch of a reset");
 }
 
-/* Lets the kernel's blocks start while the one before still runs; they wait for its end themselves. */
-static rill_status launch_early(rill_context *context, const rl_split_kernel *kernel, int64_t blocks,
-                                rl_split_args *args)
-{
-    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
-                                 .val.programmaticStreamSerializationAllowed = 1};
-    cudaLaunchConfig_t launch = {
-        .gridDim = {(unsigned)blocks, 1, 1},
-        .blockDim = {(unsigned)kernel->threads, 1, 1},
-        .dynamicSmemBytes = kernel->shared,
-        .stream = rl_cuda_state_of(context)->stream,
-        .attrs = &early,
-        .numAttrs = 1,
-    };
-    void *arguments[] = {args};
-    return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel->kernel, arguments),
-                         "scan: launch over split time");
-}
-
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     rl_split_args args = {.scan = *scan, .is_backward = backward};
@@ -185,5 +166,8 @@ rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, 
     void *common;
     rill_status status = take_common(context, &args, &kernel, &common, &units);
     if (status == RILL_OK) status = launch_reset(context, common, units);
-    return status == RILL_OK ? launch_early(context, &kernel, blocks, &args) : status;
+    void *arguments[] = {&args};
+    return status != RILL_OK ? status
+                             : rl_cuda_launch_early(context, kernel.kernel, blocks, 1, kernel.threads, kernel.shared,
+                                                    arguments, "scan: launch over split time");
 }

@@ -17,6 +17,7 @@
 #ifndef RL_CUDA_SCAN_SPLIT_CUH
 #define RL_CUDA_SCAN_SPLIT_CUH
 
+#include "early.cuh"
 #include "scan_split_carry.cuh"
 
 namespace
@@ -308,7 +309,8 @@ __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
     if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) shared.dealer.begin(args);
-    asm volatile("griddepcontrol.wait;" ::: "memory"); /* for the common memory's reset */
+    let_later_start();
+    await_earlier(); /* the common memory's reset, and all before it */
     if ((int)threadIdx.x < WORKERS) {
         const int lanes_log2 = places.lanes_log2(), thread = (int)threadIdx.x;
         const OwnPlaces<T, STEPS_OF<T>, layout> own_places(places, thread >> lanes_log2,
