@@ -83,7 +83,9 @@ static bool parse_setting(char *word, char *value, bench_problem *problem, failu
     const op_option *option = op_option_find(row, word);
     if (option) {
         double *number = &problem->option[option - row->options];
-        return parse_number(value, number) ? true : failure_set(why, "%s: '%s' is not a number", word, value);
+        if (!parse_number(value, number)) return failure_set(why, "%s: '%s' is not a number", word, value);
+        if (option->type != OP_BOOL || *number == 0.0 || *number == 1.0) return true;
+        return failure_set(why, "%s: '%s' is neither 0 nor 1", word, value);
     }
     const char *axis = own_axis(row, word);
     int64_t size;
@@ -113,6 +115,8 @@ static bool parse_words(char *text, bench_problem *problem, failure *why)
         } else if (option && option->type == OP_BOOL) {
             problem->option[option - problem->operation->options] = 1.0;
         } else if (tensor && (tensor->role == OP_OPTIONAL_INPUT || tensor->role == OP_OPTIONAL_OUTPUT)) {
+            if (problem->given[tensor - problem->operation->tensors])
+                return failure_set(why, "'%s' is given twice", word);
             give(problem, word);
         } else {
             return failure_set(why, "'%s' is no optional tensor and no option of %s", word, problem->operation->name);

@@ -56,8 +56,8 @@ static rill_status check_sizes(rill_context *context, const char *name, const ri
     }
     if (!overflows) return RILL_OK;
     return rl_fail(context, RILL_INVALID_SHAPE,
-                   "%s: axis %d is %" PRId64 ", expected sizes whose product is below 2^63", name, largest,
-                   tensor->shape[largest]);
+                   "%s: axis %d is %" PRId64 ", expected sizes whose product, zeros left out, is below 2^63", name,
+                   largest, tensor->shape[largest]);
 }
 
 /* Every element's bytes must have addresses: the lowest and the highest offset stay within a signed 64-bit count. */

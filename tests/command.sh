@@ -224,7 +224,10 @@ if "$rill" help | grep -q '^  bench'; then
         [ -s "$work/out" ] && miss "bench measures before it refuses '$slip'"
     done
     bad "complex numbers where there are none" "takes no complex numbers" bench --quick selective_scan:c64:1x8x8x4
-    bad "no output" "no output of scan_backward is given" bench --quick scan_backward:f32:1x8x4
+    bad "no output" "no output of scan_backward is given: no word is one of da, db, dh_init" \
+        bench --quick scan_backward:f32:1x8x4
+    bad "half a switch" "reverse: '2' is neither 0 nor 1" bench --quick scan:f32:1x8x4:reverse=2
+    bad "a word twice" "'h_init' is given twice" bench --quick scan:f32:1x8x4:h_init,h_init
     bad "nothing to lie over" "does not work in place" bench --quick scan_backward:f32:1x8x4:h,da,in_place
     bad "attention without a size" "the size of values is missing" bench --quick linear_attention:f32:1x8x2x4
     good "bench of attention" bench --quick --backend reference --json "$work/report" linear_attention:f32:2x16x2x8x8:gate,beta,gate_is_log,scale=0.5 \

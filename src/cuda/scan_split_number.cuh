@@ -342,12 +342,23 @@ template <typename N, typename W> __device__ inline W to_own_type(W x)
     return Wide<N>::open(Wide<N>::close(x));
 }
 
+/* Whether P x and S, whose sum is `sum`, cancel no further than `margin` says: of complex numbers in either part. */
+template <typename X> __device__ inline bool stands(double margin, X P, X x, X sum)
+{
+    return size_of(P) * size_of(x) <= margin * size_of(sum);
+}
+template <typename X> __device__ inline bool stands(double margin, Complex<X> P, Complex<X> x, Complex<X> sum)
+{
+    const double re = size_of(P.re) * size_of(x.re) + size_of(P.im) * size_of(x.im);
+    const double im = size_of(P.re) * size_of(x.im) + size_of(P.im) * size_of(x.re);
+    return (re <= margin * size_of(sum.re)) & (im <= margin * size_of(sum.im));
+}
+
 /* P x + S, rounded, into next; whether that may stand for the loop's own result. */
 template <typename N, typename W> __device__ inline bool fold_plainly(W P, W S, W x, W &next)
 {
     const W exact = passed(P, x, S);
-    const double size = size_of(exact);
-    bool accepted = (size_of(times(P, x)) <= Wide<N>::MARGIN * size) & (size <= Wide<N>::TOP);
+    bool accepted = stands(Wide<N>::MARGIN, P, x, exact) & (size_of(exact) <= Wide<N>::TOP);
     if constexpr (Wide<N>::follows_growth) accepted = accepted && is_dropped_rightly<N>(P, x, exact);
     next = to_own_type<N>(exact);
     return accepted;
