@@ -234,4 +234,6 @@ const rl_backend rl_backend_cuda = {
     .scan_backward = rl_cuda_scan_backward,
     .selective_scan = rl_cuda_selective_scan,
     .selective_layer = rl_cuda_selective_layer,
+    .linear_attention = rl_cuda_linear_attention,
+    .linear_attention_backward = rl_cuda_linear_attention_backward,
 };

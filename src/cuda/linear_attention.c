@@ -1,0 +1,302 @@
+/* Linear attention's launcher: resolves a problem of either direction into linear_attention_args.h, cuts the states
+ * into tiles, and launches. */
+#include "device.h"
+#include "linear_attention_args.h"
+#include "linear_attention_kernels.h"
+
+static const int64_t MOST_BLOCKS = 1 << 30;         /* of a launch; blocks stride over the work beyond */
+static const int64_t MOST_SLOTS = (int64_t)2 << 30; /* bytes of kept states; at least one block has a slot */
+
+enum {
+    MOST_SHARED = 48 << 10,    /* what a kernel may have unasked */
+    MOST_STEPS = 64,           /* of inputs in shared memory */
+    COLUMN_THREADS = 8,        /* of a forward tile: rows of 128 bytes of a state */
+    NARROW_KEYS = 128,         /* one panel of narrow tiles */
+    NARROW_BACKWARD_KEYS = 64, /* one narrow tile of the backward kernel */
+    NARROW_BACKWARD_VALUES = 32,
+    WARP = 32
+};
+
+static int64_t stride_of(const rill_tensor *tensor, int axis)
+{
+    return tensor->shape[axis] == 1 ? 0 : tensor->stride[axis]; /* an axis of one element has none */
+}
+
+/* `down`: steps are run from the last to the first. */
+static rl_attention_view view_of(const rill_tensor *tensor, bool down)
+{
+    rl_attention_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return view;
+    view.batch = stride_of(tensor, 0);
+    view.step = down ? -stride_of(tensor, 1) : stride_of(tensor, 1);
+    view.head = stride_of(tensor, 2);
+    if (tensor->rank > 3) view.lane = stride_of(tensor, 3);
+    return view;
+}
+
+static rl_attention_state state_of(const rill_tensor *tensor, bool is_double)
+{
+    rl_attention_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return state;
+    int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
+    state.sequence = stride_of(tensor, 0);
+    state.head = stride_of(tensor, 1);
+    state.key = stride_of(tensor, 2);
+    state.value = stride_of(tensor, 3);
+    state.wide = tensor->dtype == (is_double ? RILL_F64 : RILL_F32) && state.value == 1 &&
+                 (uintptr_t)tensor->data % 16 == 0 && state.sequence * size % 16 == 0 &&
+                 state.head * size % 16 == 0 && state.key * size % 16 == 0;
+    return state;
+}
+
+static int64_t up(int64_t size, int64_t unit)
+{
+    return size <= 0 ? 0 : (size - 1) / unit + 1;
+}
+
+static int64_t least(int64_t one, int64_t other)
+{
+    return one < other ? one : other;
+}
+
+/* The smallest power of two that is enough, within [few, many]. */
+static int32_t power_of_two(int64_t enough, int32_t few, int32_t many)
+{
+    int32_t power = few;
+    while (power < many && power < enough) power *= 2;
+    return power;
+}
+
+/* Cuts states into tiles of up to `threads` threads, each of rows x columns. */
+static void cut(rl_attention_inputs *in, int rows, int columns, int32_t few, int32_t many, int threads)
+{
+    in->column_threads = power_of_two(up(in->values, columns), few, many);
+    in->row_groups = (int32_t)least(up(in->keys, rows), threads / in->column_threads);
+    if (in->row_groups < 1) in->row_groups = 1;
+    in->panels = up(in->keys, (int64_t)in->row_groups * rows);
+    in->slabs = up(in->values, (int64_t)in->column_threads * columns);
+    if (in->panels < 1) in->panels = 1; /* without keys or values there are sums still, of nothing */
+    if (in->slabs < 1) in->slabs = 1;
+}
+
+static int threads_of(const rl_attention_inputs *in)
+{
+    return (int)up((int64_t)in->row_groups * in->column_threads, WARP) * WARP;
+}
+
+/* Steps whose inputs and sums take what shared memory there is, at least one. */
+static int32_t steps_of(const rl_attention_inputs *in, size_t one, size_t two)
+{
+    size_t each = two - one, fixed = one - each;
+    int64_t steps = (int64_t)((MOST_SHARED - fixed) / each);
+    steps = least(least(steps, MOST_STEPS), in->length);
+    return (int32_t)(steps < 1 ? 1 : steps);
+}
+
+/* A block of a b c d bytes for sums that meet later. */
+static rill_status take(rill_context *context, int64_t a, int64_t b, int64_t c, int64_t d, void **block)
+{
+    int64_t bytes;
+    if (__builtin_mul_overflow(a, b, &bytes) || __builtin_mul_overflow(bytes, c, &bytes) ||
+        __builtin_mul_overflow(bytes, d, &bytes))
+        return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: sums over heads take more than 2^63 bytes");
+    return rl_workspace_take(context, (size_t)bytes, block);
+}
+
+/* Forward */
+
+static rl_attention_args resolve(const rl_linear_attention_problem *problem, bool is_double)
+{
+    bool down = problem->reverse;
+    return (rl_attention_args){
+        .in = {.q = view_of(&problem->q, down),
+               .k = view_of(&problem->k, down),
+               .v = view_of(&problem->v, down),
+               .gate = view_of(&problem->gate, down),
+               .beta = view_of(&problem->beta, down),
+               .S_init = state_of(&problem->S_init, is_double),
+               .offsets = problem->offsets.data,
+               .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
+               .length = problem->length,
+               .heads = problem->heads,
+               .share = problem->heads / problem->query_heads,
+               .keys = problem->keys,
+               .values = problem->values,
+               .sequences = problem->sequences,
+               .scale = problem->scale,
+               .gate_is_log = problem->gate_is_log,
+               .down = down},
+        .y = view_of(&problem->y, down),
+        .S_final = state_of(&problem->S_final, is_double),
+    };
+}
+
+/* Narrow tiles for problems that would leave most of the device idle; the sums come out the same. */
+static bool is_small(const rill_context *context, const rl_attention_inputs *in, int columns)
+{
+    int64_t slabs = up(in->values, (int64_t)COLUMN_THREADS * columns);
+    return in->keys <= NARROW_KEYS && in->sequences * in->heads < rl_cuda_state_of(context)->sms / slabs;
+}
+
+static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)
+{
+    rl_attention_inputs *in = &args->in;
+    bool narrow = is_small(context, in, rl_attention_columns(is_double, false));
+    int rows = narrow ? RL_ATTENTION_NARROW_ROWS : RL_ATTENTION_ROWS;
+    int columns = rl_attention_columns(is_double, narrow);
+    size_t number = is_double ? sizeof(double) : sizeof(float);
+    cut(in, rows, columns, 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
+    int high = in->row_groups * rows, wide = in->column_threads * columns, groups = in->row_groups;
+    in->steps = steps_of(in, rl_attention_shared(number, high, wide, groups, 1),
+                         rl_attention_shared(number, high, wide, groups, 2));
+    size_t shared = rl_attention_shared(number, high, wide, groups, in->steps);
+    int64_t batch = in->offsets ? 1 : in->sequences;
+    rill_status status = RILL_OK;
+    if (in->panels > 1)
+        status = take(context, batch * in->length, in->heads, in->values, (int64_t)number, &args->sums);
+    if (status != RILL_OK) return status;
+    int64_t blocks = least(in->sequences * in->heads * in->slabs, MOST_BLOCKS);
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads_of(in), shared,
+                                arguments, "linear_attention: launch");
+}
+
+rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_attention_problem *problem)
+{
+    if (problem->sequences == 0 || problem->heads == 0 || problem->values == 0) return RILL_OK;
+    bool is_double = problem->q.dtype == RILL_F64;
+    rl_attention_args args = resolve(problem, is_double);
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    rill_status status = launch(context, &args, is_double);
+    rl_cuda_leave(context, &scope);
+    return status;
+}
+
+/* Backward */
+
+static rl_attention_backward_args resolve_backward(const rl_linear_attention_backward_problem *problem,
+                                                   bool is_double)
+{
+    bool down = problem->reverse;
+    return (rl_attention_backward_args){
+        .in = {.q = view_of(&problem->q, down),
+               .k = view_of(&problem->k, down),
+               .v = view_of(&problem->v, down),
+               .gate = view_of(&problem->gate, down),
+               .beta = view_of(&problem->beta, down),
+               .S_init = state_of(&problem->S_init, is_double),
+               .offsets = problem->offsets.data,
+               .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
+               .length = problem->length,
+               .heads = problem->heads,
+               .share = problem->heads / problem->query_heads,
+               .keys = problem->keys,
+               .values = problem->values,
+               .sequences = problem->sequences,
+               .scale = problem->scale,
+               .gate_is_log = problem->gate_is_log,
+               .down = down},
+        .dy = view_of(&problem->dy, down),
+        .dq = view_of(&problem->dq, down),
+        .dk = view_of(&problem->dk, down),
+        .dv = view_of(&problem->dv, down),
+        .dgate = view_of(&problem->dgate, down),
+        .dbeta = view_of(&problem->dbeta, down),
+        .dS_final = state_of(&problem->dS_final, is_double),
+        .dS_init = state_of(&problem->dS_init, is_double),
+    };
+}
+
+/* Room for the sums that do not end in one tile of one head. */
+static rill_status take_sums(rill_context *context, rl_attention_backward_args *args, int64_t number)
+{
+    const rl_attention_inputs *in = &args->in;
+    int64_t rows = (in->offsets ? 1 : in->sequences) * in->length;
+    bool crowd = in->share > 1, slabs = in->slabs > 1, panels = in->panels > 1;
+    rill_status status = RILL_OK;
+    if (args->dq.data && (slabs || crowd)) status = take(context, rows, in->heads, in->keys, number, &args->q_sums);
+    if (status == RILL_OK && ((args->dk.data && (slabs || crowd)) || (args->dbeta.data && slabs)))
+        status = take(context, rows, in->heads, in->keys, number, &args->k_sums);
+    if (status == RILL_OK && args->dv.data && panels)
+        status = take(context, rows, in->heads, in->values, number, &args->v_sums);
+    if (status == RILL_OK && args->dgate.data && (slabs || panels))
+        status = take(context, rows, in->heads, 1, number, &args->gate_sums);
+    if (status == RILL_OK && args->dbeta.data && panels)
+        status = take(context, rows, in->heads, 1, number, &args->beta_sums);
+    return status;
+}
+
+/* A slot of states for each block: one of a stretch of about √length steps, and all of a stretch. */
+static rill_status take_slots(rill_context *context, rl_attention_backward_args *args, int64_t tile_bytes,
+                              int threads, int64_t *blocks)
+{
+    args->stretch = 1;
+    while (args->stretch * args->stretch < args->in.length) args->stretch++;
+    args->slot = up(args->in.length, args->stretch) + args->stretch;
+    int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
+    *blocks = least(least(*blocks, most), MOST_SLOTS / (args->slot * tile_bytes));
+    if (*blocks < 1) *blocks = 1;
+    return take(context, *blocks, args->slot, tile_bytes, 1, &args->states);
+}
+
+static rill_status launch_backward(rill_context *context, rl_attention_backward_args *args, bool is_double)
+{
+    rl_attention_inputs *in = &args->in;
+    bool narrow = in->keys <= NARROW_BACKWARD_KEYS && in->values <= NARROW_BACKWARD_VALUES;
+    int rows = narrow ? RL_ATTENTION_NARROW_ROWS : RL_ATTENTION_ROWS;
+    int columns = rl_attention_columns(is_double, narrow);
+    size_t number = is_double ? sizeof(double) : sizeof(float);
+    cut(in, rows, columns, rows, WARP, RL_ATTENTION_BACKWARD_THREADS);
+    int high = in->row_groups * rows, wide = in->column_threads * columns, groups = in->row_groups;
+    int threads = threads_of(in), warps = threads / WARP;
+    in->steps = steps_of(in, rl_attention_backward_shared(number, high, wide, groups, warps, 1),
+                         rl_attention_backward_shared(number, high, wide, groups, warps, 2));
+    size_t shared = rl_attention_backward_shared(number, high, wide, groups, warps, in->steps);
+    int64_t blocks = least(in->sequences * in->heads, MOST_BLOCKS), tile = (int64_t)threads * rows * columns;
+    rill_status status = take_sums(context, args, (int64_t)number);
+    if (status == RILL_OK && args->dgate.data)
+        status = take_slots(context, args, tile * (int64_t)number, threads, &blocks);
+    if (status != RILL_OK) return status;
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_attention_backward_kernel(is_double, narrow), blocks, 1, threads, shared,
+                                arguments, "linear_attention_backward: launch");
+}
+
+/* dq or dk from what the heads of each query head have. */
+static rill_status launch_sum(rill_context *context, const rl_attention_inputs *in, const rill_tensor *to,
+                              const void *sums, bool is_double)
+{
+    const int threads = 256;
+    rl_attention_sum_args args = {
+        .from = sums,
+        .to = view_of(to, false),
+        .count = to->shape[0] * to->shape[1] * to->shape[2] * to->shape[3],
+        .length = to->shape[1],
+        .query_heads = to->shape[2],
+        .share = in->share,
+        .keys = to->shape[3],
+    };
+    if (args.count == 0) return RILL_OK;
+    void *arguments[] = {&args};
+    return rl_cuda_launch_early(context, rl_attention_sum_kernel(is_double),
+                                least(up(args.count, threads), MOST_BLOCKS), 1, threads, 0, arguments,
+                                "linear_attention_backward: launch of sums over heads");
+}
+
+rill_status rl_cuda_linear_attention_backward(rill_context *context,
+                                              const rl_linear_attention_backward_problem *problem)
+{
+    if (problem->sequences == 0) return RILL_OK;
+    bool is_double = problem->q.dtype == RILL_F64;
+    rl_attention_backward_args args = resolve_backward(problem, is_double);
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    rill_status status = RILL_OK;
+    if (problem->heads > 0) status = launch_backward(context, &args, is_double);
+    bool sums = args.in.share != 1; /* without heads they are 0 */
+    if (status == RILL_OK && sums && problem->dq.data)
+        status = launch_sum(context, &args.in, &problem->dq, args.q_sums, is_double);
+    if (status == RILL_OK && sums && problem->dk.data)
+        status = launch_sum(context, &args.in, &problem->dk, args.k_sums, is_double);
+    rl_cuda_leave(context, &scope);
+    return status;
+}

@@ -1,0 +1,165 @@
+/*
+ * Linear attention forward in the loop's own order: any strides, sizes and types.
+ *
+ *     block  = a slab of values of one head of one sequence, one panel of keys after the other
+ *     thread = ROWS keys by COLUMNS values of the state, in registers
+ *     time   = serial: inputs of some steps in shared memory, the threads' sums over their keys there too; then
+ *              the threads together add these up in the order of the keys
+ *
+ * Keys are added by fours, fours by pairs, pairs in their order, whatever ROWS is, so that the choice of a kernel
+ * does not show in the bits.
+ */
+#include "early.cuh"
+#include "linear_attention_kernels.h"
+#include "linear_attention_walk.cuh"
+
+namespace
+{
+
+using namespace attention;
+
+constexpr int FOUR = 4;
+
+/* Where the product of counts stays below 2^32, as it does but for giants, the division is much shorter. */
+__device__ inline int64_t divide(int64_t count, int64_t unit)
+{
+    return (count | unit) <= UINT32_MAX ? (uint32_t)count / (uint32_t)unit : count / unit;
+}
+
+template <typename N, int ROWS, int COLUMNS> struct Walk {
+    typedef attention::Place<ROWS, COLUMNS> Place;
+    const rl_attention_args &args;
+    const rl_attention_inputs &in;
+    const Span span;
+    const Place place;
+    const int64_t panel;
+    Inputs<N> inputs;
+    N *parts; /* [steps][groups][wide] */
+    Tile<N, ROWS, COLUMNS> S;
+
+    __device__ Walk(const rl_attention_args &args, const Span &span, const Place &place, int64_t panel, N *shared)
+        : args(args), in(args.in), span(span), place(place), panel(panel)
+    {
+        inputs.high = in.row_groups * ROWS;
+        inputs.wide = in.column_threads * COLUMNS;
+        inputs.q = shared;
+        inputs.k = inputs.q + in.steps * inputs.high;
+        inputs.v = inputs.k + in.steps * inputs.high;
+        parts = inputs.v + in.steps * inputs.wide;
+        inputs.value = parts + in.steps * in.row_groups * inputs.wide;
+        inputs.reset = inputs.value + in.steps;
+        inputs.beta = inputs.reset + in.steps;
+    }
+    __device__ int steps_from(int64_t first) const
+    {
+        return span.count - first < in.steps ? (int)(span.count - first) : in.steps;
+    }
+    /* S q of the thread's keys. */
+    __device__ void read(int step)
+    {
+        N q[ROWS], total[COLUMNS];
+        read_run(q, inputs.q + step * inputs.high + place.row);
+#pragma unroll
+        for (int four = 0; four < ROWS; four += FOUR) {
+            N part[COLUMNS] = {};
+#pragma unroll
+            for (int r = four; r < four + FOUR; r++)
+                if (r < place.rows) {
+#pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) part[c] = sum(part[c], product(S.at[r][c], q[r]));
+                }
+#pragma unroll
+            for (int c = 0; c < COLUMNS; c++) total[c] = four == 0 ? part[c] : sum(total[c], part[c]);
+        }
+        write_run(parts + (step * in.row_groups + place.group) * inputs.wide + place.column, total);
+    }
+    __device__ N add_up(int step, int column) const
+    {
+        const N *part = parts + step * in.row_groups * inputs.wide + column;
+        const int groups = in.row_groups, wide = inputs.wide;
+        N total = 0;
+        if (ROWS > FOUR) {
+            for (int g = 0; g < groups; g++) total = sum(total, part[g * wide]);
+        } else {
+            for (int g = 0; g < groups; g += 2)
+                total = sum(total, g + 1 < groups ? sum(part[g * wide], part[(g + 1) * wide]) : part[g * wide]);
+        }
+        return total;
+    }
+    /* y of steps first and on, or what the panels so far have of it. */
+    __device__ void finish(int64_t first, int steps)
+    {
+        const N scale = (N)in.scale;
+        const int64_t base = span.at(args.y, place.head, first) + place.slab_value * args.y.lane;
+        for (int k = (int)threadIdx.x; k < steps * inputs.wide; k += (int)blockDim.x) {
+            const int step = k / inputs.wide, column = k % inputs.wide;
+            if (column >= place.tile_columns) continue;
+            N total = add_up(step, column);
+            const int64_t time = span.time(in.length, first + step);
+            N *so_far = (N *)args.sums + (time * in.heads + place.head) * in.values + place.slab_value + column;
+            if (panel > 0) total = sum(*so_far, total);
+            if (panel + 1 < in.panels)
+                *so_far = total;
+            else
+                store_any(args.y.data, args.y.dtype, base + step * args.y.step + column * args.y.lane,
+                          product(scale, total));
+        }
+    }
+    __device__ void run()
+    {
+        if (in.S_init.data)
+            S.load(in.S_init, place);
+        else
+            S.fill(0);
+        inputs.load(in, span, place, 0, steps_from(0), true);
+        __syncthreads(); /* the first inputs are there */
+        for (int64_t first = 0; first < span.count; first += in.steps) {
+            const int steps = steps_from(first);
+            if (place.works)
+                for (int step = 0; step < steps; step++) {
+                    advance(S, inputs, place, step);
+                    read(step);
+                }
+            __syncthreads(); /* all parts are there, and the inputs no longer needed */
+            if (first + steps < span.count)
+                inputs.load(in, span, place, first + steps, steps_from(first + steps), true);
+            finish(first, steps);
+            __syncthreads(); /* the next inputs are there, and the parts no longer needed */
+        }
+        if (args.S_final.data) S.store(args.S_final, place);
+    }
+};
+
+template <typename N, int ROWS, int COLUMNS>
+__global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __grid_constant__ rl_attention_args args)
+{
+    extern __shared__ __align__(16) unsigned char shared[];
+    const rl_attention_inputs &in = args.in;
+    const int64_t tasks = in.sequences * in.heads * in.slabs;
+    let_later_start();
+    await_earlier();
+    for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
+        const int64_t walk = divide(task, in.slabs), sequence = divide(walk, in.heads);
+        const Span span(in, sequence);
+        for (int64_t panel = 0; panel < in.panels; panel++) {
+            const Place<ROWS, COLUMNS> place(in, sequence, walk - sequence * in.heads, panel, task - walk * in.slabs);
+            if (span.count == 0)
+                pass_on<N>(args.S_final, in.S_init, place);
+            else
+                Walk<N, ROWS, COLUMNS>(args, span, place, panel, (N *)shared).run();
+        }
+    }
+}
+
+template <typename N, int COLUMNS> const void *pick(bool narrow)
+{
+    return narrow ? (const void *)walk_kernel<N, RL_ATTENTION_NARROW_ROWS, 1>
+                  : (const void *)walk_kernel<N, RL_ATTENTION_ROWS, COLUMNS>;
+}
+
+} // namespace
+
+const void *rl_attention_kernel(bool is_double, bool narrow)
+{
+    return is_double ? pick<double, 2>(narrow) : pick<float, 4>(narrow);
+}
