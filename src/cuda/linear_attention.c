@@ -226,13 +226,13 @@ static rill_status take_sums(rill_context *context, rl_attention_backward_args *
     return status;
 }
 
-/* A slot of states for each block: one of a stretch of about √length steps, and all of a stretch. */
+/* A slot of states for each block: one of a stretch of about √length steps, all of a stretch, and G. */
 static rill_status take_slots(rill_context *context, rl_attention_backward_args *args, int64_t tile_bytes,
                               int threads, int64_t *blocks)
 {
     args->stretch = 1;
     while (args->stretch * args->stretch < args->in.length) args->stretch++;
-    args->slot = up(args->in.length, args->stretch) + args->stretch;
+    args->slot = up(args->in.length, args->stretch) + args->stretch + 1;
     int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
     *blocks = least(least(*blocks, most), MOST_SLOTS / (args->slot * tile_bytes));
     if (*blocks < 1) *blocks = 1;

@@ -63,7 +63,7 @@ typedef struct rl_attention_backward_args {
     void *v_sums;          /* [batch, length, heads, values] */
     void *gate_sums;       /* [batch, length, heads] */
     void *beta_sums;       /* [batch, length, heads] */
-    void *states;          /* a slot for each block: [stretches + stretch] tiles; only with dgate */
+    void *states;          /* a slot for each block: [stretches + stretch + 1] tiles; only with dgate */
     int64_t stretch;       /* steps between two states that are kept */
     int64_t slot;          /* tiles of a slot */
 } rl_attention_backward_args;

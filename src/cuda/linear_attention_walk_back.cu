@@ -107,7 +107,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     }
     __device__ int64_t stretches() const
     {
-        return args.slot - args.stretch;
+        return args.slot - args.stretch - 1;
     }
 
     __device__ void load(int64_t first, int steps, bool with_dy, bool with_q)
@@ -205,10 +205,11 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         return end - first < in.steps ? (int)(end - first) : in.steps;
     }
 
-    /* The states before the steps of a stretch, run again into the slot. */
-    __device__ void run_again(int64_t begin, int64_t end)
+    /* The states before the steps of a stretch, run again into the slot; G waits there, out of registers. */
+    __device__ void run_again(Tile &G, int64_t begin, int64_t end)
     {
         Tile S;
+        keep(args.slot - 1, G);
         recall(begin / args.stretch, S);
         for (int64_t first = begin; first < end; first += in.steps) {
             const int steps = steps_within(first, end);
@@ -220,6 +221,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             }
             __syncthreads(); /* the inputs are no longer needed */
         }
+        recall(args.slot - 1, G);
     }
 
     /* G of a step from what the later ones left, and the sums over it. */
@@ -381,7 +383,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         const int64_t stretch = args.states ? args.stretch : span.count;
         for (int64_t begin = (span.count - 1) / stretch * stretch; begin >= 0; begin -= stretch) {
             const int64_t end = begin + stretch < span.count ? begin + stretch : span.count;
-            if (args.states) run_again(begin, end);
+            if (args.states) run_again(G, begin, end);
             run_back(G, begin, end);
         }
         if (args.dS_init.data) G.store(args.dS_init, place);
