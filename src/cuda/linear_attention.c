@@ -138,9 +138,31 @@ static bool is_small(const rill_context *context, const rl_attention_inputs *in,
     return in->keys <= NARROW_KEYS && in->sequences * in->heads < rl_cuda_state_of(context)->sms / slabs;
 }
 
+static bool is_step(const rl_attention_args *args, int columns)
+{
+    return args->in.length == 1 && !args->in.offsets && args->in.values % columns == 0 &&
+           (args->in.S_init.wide || !args->in.S_init.data) && (args->S_final.wide || !args->S_final.data);
+}
+
+/* A step that only moves states: all of a block's loads are issued at once. */
+static rill_status launch_step(rill_context *context, rl_attention_args *args, bool is_double)
+{
+    const rl_attention_inputs *in = &args->in;
+    int wide = in->column_threads * rl_attention_columns(is_double, false);
+    size_t shared = rl_attention_step_shared(is_double ? sizeof(double) : sizeof(float), wide, in->row_groups);
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_attention_step_kernel(is_double),
+                                least(in->sequences * in->heads * in->slabs, MOST_BLOCKS), 1, threads_of(in), shared,
+                                arguments, "linear_attention: launch of a step");
+}
+
 static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)
 {
     rl_attention_inputs *in = &args->in;
+    if (is_step(args, rl_attention_columns(is_double, false))) {
+        cut(in, RL_ATTENTION_ROWS, rl_attention_columns(is_double, false), 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
+        if (in->panels == 1) return launch_step(context, args, is_double);
+    }
     bool narrow = is_small(context, in, rl_attention_columns(is_double, false));
     int rows = narrow ? RL_ATTENTION_NARROW_ROWS : RL_ATTENTION_ROWS;
     int columns = rl_attention_columns(is_double, narrow);

@@ -31,6 +31,17 @@ static inline int rl_attention_columns(bool is_double, bool narrow)
 const void *rl_attention_kernel(bool is_double, bool narrow);
 
 /*
+ * The same for one step of each sequence, a single panel of keys, wide states if any, and values that are a multiple
+ * of a thread's; with shared memory of its own.
+ */
+const void *rl_attention_step_kernel(bool is_double);
+
+static inline size_t rl_attention_step_shared(size_t number, int columns, int groups)
+{
+    return (size_t)groups * (size_t)columns * number;
+}
+
+/*
  * Take an rl_attention_backward_args; any grid of blocks of whole warps, up to RL_ATTENTION_BACKWARD_THREADS threads,
  * and the shared memory told by rl_attention_backward_shared.  column_threads is at least ROWS and at most a warp.
  */

@@ -18,14 +18,6 @@ namespace
 
 using namespace attention;
 
-constexpr int FOUR = 4;
-
-/* Where the product of counts stays below 2^32, as it does but for giants, the division is much shorter. */
-__device__ inline int64_t divide(int64_t count, int64_t unit)
-{
-    return (count | unit) <= UINT32_MAX ? (uint32_t)count / (uint32_t)unit : count / unit;
-}
-
 template <typename N, int ROWS, int COLUMNS> struct Walk {
     typedef attention::Place<ROWS, COLUMNS> Place;
     const rl_attention_args &args;
@@ -59,32 +51,8 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
     {
         N q[ROWS], total[COLUMNS];
         read_run(q, inputs.q + step * inputs.high + place.row);
-#pragma unroll
-        for (int four = 0; four < ROWS; four += FOUR) {
-            N part[COLUMNS] = {};
-#pragma unroll
-            for (int r = four; r < four + FOUR; r++)
-                if (r < place.rows) {
-#pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) part[c] = sum(part[c], product(S.at[r][c], q[r]));
-                }
-#pragma unroll
-            for (int c = 0; c < COLUMNS; c++) total[c] = four == 0 ? part[c] : sum(total[c], part[c]);
-        }
+        read_state(total, S, q, place.rows);
         write_run(parts + (step * in.row_groups + place.group) * inputs.wide + place.column, total);
-    }
-    __device__ N add_up(int step, int column) const
-    {
-        const N *part = parts + step * in.row_groups * inputs.wide + column;
-        const int groups = in.row_groups, wide = inputs.wide;
-        N total = 0;
-        if (ROWS > FOUR) {
-            for (int g = 0; g < groups; g++) total = sum(total, part[g * wide]);
-        } else {
-            for (int g = 0; g < groups; g += 2)
-                total = sum(total, g + 1 < groups ? sum(part[g * wide], part[(g + 1) * wide]) : part[g * wide]);
-        }
-        return total;
     }
     /* y of steps first and on, or what the panels so far have of it. */
     __device__ void finish(int64_t first, int steps)
@@ -94,7 +62,8 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
         for (int k = (int)threadIdx.x; k < steps * inputs.wide; k += (int)blockDim.x) {
             const int step = k / inputs.wide, column = k % inputs.wide;
             if (column >= place.tile_columns) continue;
-            N total = add_up(step, column);
+            N total =
+                parts_of_keys<ROWS>(parts + step * in.row_groups * inputs.wide + column, in.row_groups, inputs.wide);
             const int64_t time = span.time(in.length, first + step);
             N *so_far = (N *)args.sums + (time * in.heads + place.head) * in.values + place.slab_value + column;
             if (panel > 0) total = sum(*so_far, total);

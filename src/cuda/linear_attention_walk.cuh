@@ -173,14 +173,27 @@ template <typename N, int ROWS, int COLUMNS> struct Tile {
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) at[r][c] = value;
     }
+    /* Of wide states, by threads that have all of their columns; others have nothing. */
+    __device__ void load_wide(const rl_attention_state &state, const Place &place)
+    {
+        const N *from = (const N *)state.data + place.at(state);
+        fill(0);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (r < place.rows && place.columns == COLUMNS) read_run(at[r], from + r * state.key);
+    }
+    __device__ void store_wide(const rl_attention_state &state, const Place &place) const
+    {
+        N *to = (N *)state.data + place.at(state);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (r < place.rows && place.columns == COLUMNS) write_run(to + r * state.key, at[r]);
+    }
     __device__ void load(const rl_attention_state &state, const Place &place)
     {
         const int64_t base = place.at(state);
         if (COLUMNS > 1 && state.wide && place.columns == COLUMNS) {
-            fill(0);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                if (r < place.rows) read_run(at[r], (const N *)state.data + base + r * state.key);
+            load_wide(state, place);
         } else if (state.dtype == RILL_F64) {
             load_as((const double *)state.data + base, state, place);
         } else if (state.dtype == RILL_F32) {
@@ -195,9 +208,7 @@ template <typename N, int ROWS, int COLUMNS> struct Tile {
     {
         const int64_t base = place.at(state);
         if (COLUMNS > 1 && state.wide && place.columns == COLUMNS) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                if (r < place.rows) write_run((N *)state.data + base + r * state.key, at[r]);
+            store_wide(state, place);
         } else if (state.dtype == RILL_F64) {
             store_as((double *)state.data + base, state, place);
         } else if (state.dtype == RILL_F32) {
@@ -342,20 +353,69 @@ template <typename N> struct Inputs {
  * where that is -0.
  */
 template <typename N, int ROWS, int COLUMNS>
-__device__ inline void advance(Tile<N, ROWS, COLUMNS> &S, const Inputs<N> &inputs, const Place<ROWS, COLUMNS> &place,
-                               int step)
+__device__ inline void take_step(Tile<N, ROWS, COLUMNS> &S, N g, bool reset, N beta, const N (&k)[ROWS],
+                                 const N (&v)[COLUMNS])
 {
-    N k[ROWS], v[COLUMNS];
-    const N g = inputs.value[step], beta = inputs.beta[step];
-    read_run(k, inputs.k + step * inputs.high + place.row);
-    read_run(v, inputs.v + step * inputs.wide + place.column);
-    if (inputs.reset[step] != 0) S.fill((N)-0.0);
+    if (reset) S.fill((N)-0.0);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         const N input = product(beta, k[r]);
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) S.at[r][c] = sum(product(g, S.at[r][c]), product(input, v[c]));
     }
+}
+
+/* A step with inputs from shared memory. */
+template <typename N, int ROWS, int COLUMNS>
+__device__ inline void advance(Tile<N, ROWS, COLUMNS> &S, const Inputs<N> &inputs, const Place<ROWS, COLUMNS> &place,
+                               int step)
+{
+    N k[ROWS], v[COLUMNS];
+    read_run(k, inputs.k + step * inputs.high + place.row);
+    read_run(v, inputs.v + step * inputs.wide + place.column);
+    take_step(S, inputs.value[step], inputs.reset[step] != 0, inputs.beta[step], k, v);
+}
+
+/*
+ * S q over a thread's keys, which are added by fours, and these in their order; parts_of_keys adds up those of all
+ * threads.
+ */
+constexpr int FOUR = 4;
+
+template <typename N, int ROWS, int COLUMNS>
+__device__ inline void read_state(N (&total)[COLUMNS], const Tile<N, ROWS, COLUMNS> &S, const N (&q)[ROWS], int rows)
+{
+#pragma unroll
+    for (int four = 0; four < ROWS; four += FOUR) {
+        N part[COLUMNS] = {};
+#pragma unroll
+        for (int r = four; r < four + FOUR; r++)
+            if (r < rows) {
+#pragma unroll
+                for (int c = 0; c < COLUMNS; c++) part[c] = sum(part[c], product(S.at[r][c], q[r]));
+            }
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++) total[c] = four == 0 ? part[c] : sum(total[c], part[c]);
+    }
+}
+
+/* The same for any ROWS: fours by pairs, pairs in their order.  `part`: the first group's, the others `wide` on. */
+template <int ROWS, typename N> __device__ inline N parts_of_keys(const N *part, int groups, int wide)
+{
+    N total = 0;
+    if (ROWS > FOUR) {
+        for (int g = 0; g < groups; g++) total = sum(total, part[g * wide]);
+    } else {
+        for (int g = 0; g < groups; g += 2)
+            total = sum(total, g + 1 < groups ? sum(part[g * wide], part[(g + 1) * wide]) : part[g * wide]);
+    }
+    return total;
+}
+
+/* Where the counts stay below 2^32, as they do but for giants, the division is much shorter. */
+__device__ inline int64_t divide(int64_t count, int64_t unit)
+{
+    return (count | unit) <= UINT32_MAX ? (uint32_t)count / (uint32_t)unit : count / unit;
 }
 
 } // namespace attention
