@@ -179,7 +179,8 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
     if (status != RILL_OK) return status;
     int64_t blocks = least(in->sequences * in->heads * in->slabs, MOST_BLOCKS);
     void *arguments[] = {args};
-    return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads_of(in), shared,
+    int threads = narrow ? RL_ATTENTION_THREADS : threads_of(in); /* a few blocks: more of them bring the inputs */
+    return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads, shared,
                                 arguments, "linear_attention: launch");
 }
 

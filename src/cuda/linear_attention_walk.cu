@@ -81,6 +81,7 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
         else
             S.fill(0);
         inputs.load(in, span, place, 0, steps_from(0), true);
+        await_copies();
         __syncthreads(); /* the first inputs are there */
         for (int64_t first = 0; first < span.count; first += in.steps) {
             const int steps = steps_from(first);
@@ -93,6 +94,7 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
             if (first + steps < span.count)
                 inputs.load(in, span, place, first + steps, steps_from(first + steps), true);
             finish(first, steps);
+            await_copies();
             __syncthreads(); /* the next inputs are there, and the parts no longer needed */
         }
         if (args.S_final.data) S.store(args.S_final, place);

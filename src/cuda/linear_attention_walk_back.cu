@@ -11,44 +11,13 @@
  */
 #include "early.cuh"
 #include "linear_attention_kernels.h"
+#include "linear_attention_lanes.cuh"
 #include "linear_attention_walk.cuh"
 
 namespace
 {
 
 using namespace attention;
-
-constexpr unsigned ALL = 0xffffffffu;
-constexpr int WARP = 32;
-
-/*
- * Sums of ROWS numbers over the `lanes` neighbouring lanes that share a row group.  At each of the first steps a lane
- * keeps half of its rows and gives its neighbour the other half; in the end lane k of ROWS has the row it returns.
- */
-template <typename N, int ROWS> __device__ inline int sum_over_lanes(N (&value)[ROWS], int lanes)
-{
-    const int lane = (int)threadIdx.x % WARP;
-    int row = 0, away = 1;
-#pragma unroll
-    for (int keep = ROWS / 2; keep >= 1; keep /= 2, away *= 2) {
-        const bool upper = lane & away;
-#pragma unroll
-        for (int i = 0; i < keep; i++) {
-            const N given = upper ? value[i] : value[i + keep], own = upper ? value[i + keep] : value[i];
-            value[i] = sum(own, __shfl_xor_sync(ALL, given, away));
-        }
-        row += upper ? keep : 0;
-    }
-    for (; away < lanes; away *= 2) value[0] = sum(value[0], __shfl_xor_sync(ALL, value[0], away));
-    return row;
-}
-
-template <typename N> __device__ inline N sum_over_warp(N value)
-{
-#pragma unroll
-    for (int away = WARP / 2; away > 0; away /= 2) value = sum(value, __shfl_xor_sync(ALL, value, away));
-    return value;
-}
 
 template <typename N, int ROWS, int COLUMNS> struct Gradients {
     typedef attention::Place<ROWS, COLUMNS> Place;
@@ -164,6 +133,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         for (int64_t first = 0; first < span.count; first += in.steps) {
             const int steps = steps_within(first, span.count);
             load(first, steps, with_dq, false);
+            await_copies();
             __syncthreads(); /* the inputs are there */
             for (int step = 0; step < steps; step++) {
                 if (args.states && --left == 0) {
@@ -214,6 +184,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         for (int64_t first = begin; first < end; first += in.steps) {
             const int steps = steps_within(first, end);
             load(first, steps, false, false);
+            await_copies();
             __syncthreads(); /* the inputs are there */
             for (int step = 0; step < steps; step++) {
                 keep(stretches() + first - begin + step, S);
@@ -288,6 +259,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             const int64_t first = last - begin > in.steps ? last - in.steps : begin;
             const int steps = (int)(last - first);
             load(first, steps, args.dy.data, args.dy.data);
+            await_copies();
             __syncthreads(); /* the inputs are there */
             for (int step = steps - 1; step >= 0; step--) {
                 N v[COLUMNS];
@@ -418,32 +390,9 @@ template <typename N, int COLUMNS> const void *pick(bool narrow)
                   : (const void *)back_kernel<N, RL_ATTENTION_ROWS, COLUMNS>;
 }
 
-/* One thread an element, in the order of the heads. */
-template <typename N> __global__ void sum_kernel(const __grid_constant__ rl_attention_sum_args args)
-{
-    let_later_start();
-    await_earlier();
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < args.count; k += stride) {
-        const int64_t row = k / args.keys, key = k - row * args.keys; /* row of [batch, length, query_heads] */
-        const int64_t step = row / args.query_heads, head = row - step * args.query_heads;
-        const int64_t batch = step / args.length, time = step - batch * args.length;
-        const N *from = (const N *)args.from + row * args.share * args.keys + key;
-        N total = 0;
-        for (int64_t member = 0; member < args.share; member++) total = sum(total, from[member * args.keys]);
-        store_any(args.to.data, args.to.dtype,
-                  batch * args.to.batch + time * args.to.step + head * args.to.head + key * args.to.lane, total);
-    }
-}
-
 } // namespace
 
 const void *rl_attention_backward_kernel(bool is_double, bool narrow)
 {
     return is_double ? pick<double, 2>(narrow) : pick<float, 4>(narrow);
-}
-
-const void *rl_attention_sum_kernel(bool is_double)
-{
-    return is_double ? (const void *)sum_kernel<double> : (const void *)sum_kernel<float>;
 }

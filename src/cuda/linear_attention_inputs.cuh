@@ -1,0 +1,206 @@
+/* Numbers, sequences and gates of linear attention, and inputs of some steps brought into shared memory. */
+#ifndef RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
+#define RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
+
+#include "elements.cuh"
+#include "linear_attention_args.h"
+
+namespace attention
+{
+
+/* Rounded one by one, as the plain loop does: the compiler fuses nothing. */
+__device__ inline float product(float x, float y)
+{
+    return __fmul_rn(x, y);
+}
+__device__ inline double product(double x, double y)
+{
+    return __dmul_rn(x, y);
+}
+__device__ inline float sum(float x, float y)
+{
+    return __fadd_rn(x, y);
+}
+__device__ inline double sum(double x, double y)
+{
+    return __dadd_rn(x, y);
+}
+__device__ inline bool is_finite(float x)
+{
+    return fabsf(x) < __int_as_float(0x7f800000);
+}
+__device__ inline bool is_finite(double x)
+{
+    return fabs(x) < __longlong_as_double(0x7ff0000000000000);
+}
+
+/* Where a sequence lies: row of the batch, first step in time, number of steps. */
+struct Span {
+    int64_t row, begin, count;
+    bool down;
+
+    __device__ Span(const rl_attention_inputs &in, int64_t sequence)
+        : row(sequence), begin(0), count(in.length), down(in.down)
+    {
+        if (!in.offsets) return;
+        const int64_t *from = in.offsets + sequence * in.offsets_stride;
+        row = 0;
+        begin = clamped(from[0], in.length);
+        count = clamped(from[in.offsets_stride], in.length) - begin;
+        if (count < 0) count = 0;
+    }
+    __device__ static int64_t clamped(int64_t value, int64_t most)
+    {
+        return value < 0 ? 0 : value > most ? most : value;
+    }
+    /* The element of the i-th step run; from there the view's own step leads on. */
+    __device__ int64_t at(const rl_attention_view &view, int64_t head, int64_t i) const
+    {
+        const int64_t first = down ? -(begin + count - 1) : begin;
+        return row * view.batch + (first + i) * view.step + head * view.head;
+    }
+    /* The i-th step run, as a row of [batch, length]. */
+    __device__ int64_t time(int64_t length, int64_t i) const
+    {
+        return row * length + (down ? begin + count - 1 - i : begin + i);
+    }
+};
+
+/* The gate of the i-th step run.  reset: what was before is dropped, or there is nothing; then value is 1. */
+template <typename N> struct Factor {
+    N value;
+    bool reset;
+
+    __device__ Factor(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t i)
+        : value(1), reset(i == 0 && !in.S_init.data)
+    {
+        if (reset || !in.gate.data) return;
+        const N gate = load_any<N>(in.gate.data, in.gate.dtype, span.at(in.gate, head, i));
+        reset = in.gate_is_log ? gate == -INFINITY : gate == 0;
+        if (!reset) value = in.gate_is_log ? (N)exp((double)gate) : gate; /* rounded once from float64 */
+    }
+};
+
+template <typename N>
+__device__ inline N beta_at(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t i)
+{
+    return in.beta.data ? load_any<N>(in.beta.data, in.beta.dtype, span.at(in.beta, head, i)) : (N)1;
+}
+
+/* Rows of a tensor by time into shared memory, by all threads: some loads in flight before the first store. */
+template <typename T, typename N>
+__device__ inline void stage_as(N *to, int pitch, const T *from, int64_t step_stride, int64_t lane_stride, int steps,
+                                int count)
+{
+    constexpr int BATCH = 4;
+    const int threads = (int)blockDim.x, steps_on = threads / count, lanes_on = threads % count;
+    int step = (int)threadIdx.x / count, lane = (int)threadIdx.x % count;
+    while (step < steps) {
+        T raw[BATCH] = {};
+        int place[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) {
+            place[j] = step < steps ? step * pitch + lane : -1;
+            if (step < steps) raw[j] = from[step * step_stride + lane * lane_stride];
+            step += steps_on;
+            lane += lanes_on;
+            if (lane >= count) lane -= count, step++;
+        }
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+            if (place[j] >= 0) to[place[j]] = (N)widen(raw[j]);
+    }
+}
+
+/* Numbers as they lie need no registers on their way: all of them are in flight at once, until await_copies. */
+template <typename N> __device__ inline void copy_number(N *to, const N *from)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+                 "n"((int)sizeof(N))
+                 : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+/* Before the barrier behind which others read the thread's copies. */
+__device__ inline void await_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+template <typename N>
+__device__ inline void copy_rows(N *to, int pitch, const N *from, int64_t step_stride, int64_t lane_stride, int steps,
+                                 int count)
+{
+    const int threads = (int)blockDim.x, steps_on = threads / count, lanes_on = threads % count;
+    int step = (int)threadIdx.x / count, lane = (int)threadIdx.x % count;
+    while (step < steps) {
+        copy_number(to + step * pitch + lane, from + (step * step_stride + lane * lane_stride));
+        step += steps_on;
+        lane += lanes_on;
+        if (lane >= count) lane -= count, step++;
+    }
+}
+
+/* `at`: the element of the first step and lane. */
+template <typename N>
+__device__ inline void stage(N *to, int pitch, const rl_attention_view &view, int64_t at, int64_t step_stride,
+                             int steps, int count)
+{
+    if (count == 0) return;
+    if (view.dtype == (sizeof(N) == 8 ? RILL_F64 : RILL_F32)) {
+        copy_rows(to, pitch, (const N *)view.data + at, step_stride, view.lane, steps, count);
+        return;
+    }
+    switch (view.dtype) {
+    case RILL_F64:
+        stage_as(to, pitch, (const double *)view.data + at, step_stride, view.lane, steps, count);
+        break;
+    case RILL_F32:
+        stage_as(to, pitch, (const float *)view.data + at, step_stride, view.lane, steps, count);
+        break;
+    case RILL_BF16:
+        stage_as(to, pitch, (const bf16 *)view.data + at, step_stride, view.lane, steps, count);
+        break;
+    default:
+        stage_as(to, pitch, (const f16 *)view.data + at, step_stride, view.lane, steps, count);
+        break;
+    }
+}
+
+/* Inputs of some steps in shared memory; await_copies and a barrier follow a load. */
+template <typename N> struct Inputs {
+    int high, wide;          /* of a whole tile */
+    N *q, *k;                /* [steps][high] */
+    N *v;                    /* [steps][wide] */
+    N *value, *reset, *beta; /* [steps]: the gate, 1 where it is a reset or 0, beta */
+
+    /* Steps first .. first + steps - 1 in the order of running. */
+    template <typename Place>
+    __device__ void load(const rl_attention_inputs &in, const Span &span, const Place &place, int64_t first,
+                         int steps, bool with_q)
+    {
+        const int64_t query_head = place.head / in.share;
+        if (with_q)
+            stage(q, high, in.q, span.at(in.q, query_head, first) + place.panel_key * in.q.lane, in.q.step, steps,
+                  place.tile_rows);
+        stage(k, high, in.k, span.at(in.k, query_head, first) + place.panel_key * in.k.lane, in.k.step, steps,
+              place.tile_rows);
+        stage(v, wide, in.v, span.at(in.v, place.head, first) + place.slab_value * in.v.lane, in.v.step, steps,
+              place.tile_columns);
+        for (int step = (int)threadIdx.x; step < steps; step += (int)blockDim.x) {
+            const Factor<N> factor(in, span, place.head, first + step);
+            value[step] = factor.value;
+            reset[step] = factor.reset ? 1 : 0;
+            beta[step] = beta_at<N>(in, span, place.head, first + step);
+        }
+    }
+};
+
+} // namespace attention
+
+#endif
