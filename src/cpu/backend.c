@@ -49,4 +49,5 @@ const rl_backend rl_backend_cpu = {
     .scan_backward = rl_cpu_scan_backward,
     .selective_scan = rl_cpu_selective_scan,
     .selective_layer = rl_cpu_selective_layer,
+    .linear_attention = rl_cpu_linear_attention,
 };

@@ -11,4 +11,14 @@ const rl_kernels RL_NAME(rl_kernels) = {
     .add = RL_NAME(rl_add),
     .finish = RL_NAME(rl_finish),
     .scan = &RL_NAME(rl_scan_kernels),
+    .attention = &RL_NAME(rl_attention_kernels),
+};
+
+const rl_attention_kernels RL_NAME(rl_attention_kernels) = {
+    .largest = RL_NAME(rl_attention_largest),
+    .prepare = RL_NAME(rl_attention_prepare),
+    .enter = RL_NAME(rl_attention_enter),
+    .walk = RL_NAME(rl_attention_walk),
+    .begin_gates = RL_NAME(rl_attention_begin_gates),
+    .end_gates = RL_NAME(rl_attention_end_gates),
 };

@@ -3,6 +3,7 @@
 #define RL_CPU_TABLE_H
 
 #include "kernels.h"
+#include "linear_attention.h"
 #include "scan.h"
 #include "vec.h"
 
@@ -30,6 +31,14 @@ void RL_NAME(rl_scan_take_columns)(const rl_scan_columns *columns, const rl_scan
 void RL_NAME(rl_scan_walk_run)(rl_scan_run *run);
 rl_scan_run_summary RL_NAME(rl_scan_summarise_run)(const rl_scan_run *run);
 
+int64_t RL_NAME(rl_attention_largest)(const void *numbers, int64_t vectors);
+void RL_NAME(rl_attention_prepare)(rl_attention_chunk *chunk);
+void RL_NAME(rl_attention_enter)(rl_attention_panel *panel);
+void RL_NAME(rl_attention_walk)(rl_attention_panel *panel);
+void RL_NAME(rl_attention_begin_gates)(rl_attention_gates *gates);
+void RL_NAME(rl_attention_end_gates)(rl_attention_gates *gates);
+
+extern const rl_attention_kernels RL_NAME(rl_attention_kernels);
 extern const rl_scan_kernels RL_NAME(rl_scan_kernels);
 extern const rl_kernels RL_NAME(rl_kernels);
 

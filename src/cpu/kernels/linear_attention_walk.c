@@ -1,0 +1,148 @@
+/*
+ * A panel through a chunk: by products of matrices, or step by step in the loop's own order.
+ *
+ * With S the entering state, b and e as in the chunk, D the products of the gates between two steps:
+ *
+ *     y_t = f_t (b_t Sᵀ q_t + Σ_{j ≤ t} D_tj (q_t·k_j) v_j),    S' = b_last S + Σ_j k_j (e_j v_j)ᵀ
+ *
+ * The loop's way keeps some rows of the state in registers through all steps.  It rounds every product and sum as the
+ * plain loop does, so its states are that loop's, bit for bit.
+ */
+#include <math.h>
+
+#include "linear_attention_block.h"
+#include "table.h"
+
+void RL_NAME(rl_attention_enter)(rl_attention_panel *p)
+{
+    const rl_attention_chunk *c = p->chunk;
+    const real *factor = p->v_factor;
+    vint most = {0};
+    for (int i = 0; i < p->vectors; i++) {
+        vreal *v = (vreal *)p->v + i * RL_CHUNK, *faded = (vreal *)p->faded + i * RL_CHUNK;
+        for (int64_t t = 0; t < c->rows && factor; t++) v[t] *= splat(factor[t]);
+        for (int64_t t = 0; t < c->rows && c->multiplies; t++) {
+            most = greater_bits(most, magnitude_bits(v[t]));
+            faded[t] = v[t] * splat((real)c->e[t]);
+        }
+    }
+    p->multiplies = c->multiplies && greatest_lane(most) <= bits_of(c->fades ? MODERATE_INPUT : INPUT_MOST) &&
+                    *p->largest <= bits_of(c->fades ? MODERATE_STATE : STATE_MOST);
+}
+
+/* The sums of a step become y. */
+RL_INLINE void finish(const rl_attention_panel *p, int64_t t, const vreal *sums, int vectors)
+{
+    vreal product = {0}, factor = splat(p->y_factor ? ((const real *)p->y_factor)[t] : 1);
+    for (int i = 0; i < vectors; i++) {
+        vreal *y = (vreal *)p->y + i * RL_CHUNK + t;
+        if (p->partner) product += ((const vreal *)p->partner)[i * RL_CHUNK + t] * sums[i];
+        *y = p->accumulate ? *y + factor * sums[i] : factor * sums[i];
+    }
+    if (p->partner) ((real *)p->whole)[t] = sum_of_lanes(product);
+}
+
+RL_INLINE void read_entering(const rl_attention_panel *p, int64_t t, const vreal *sums, int vectors)
+{
+    vreal product = {0};
+    for (int i = 0; i < vectors; i++) product += ((const vreal *)p->partner)[i * RL_CHUNK + t] * sums[i];
+    ((real *)p->inner)[t] = sum_of_lanes(product);
+}
+
+RL_INLINE void multiply_outputs(const rl_attention_panel *p, int vectors)
+{
+    const rl_attention_chunk *c = p->chunk;
+    for (int64_t t = 0; t < c->rows; t += BLOCK_ROWS) {
+        vreal sums[BLOCK_ROWS][RL_PANEL_VECTORS] = {{{0}}};
+        const int64_t rows = lesser(BLOCK_ROWS, c->rows - t);
+        multiply(sums, BLOCK_ROWS, vectors, (const real *)c->q + t * c->q_pitch, c->q_pitch, p->state, c->state_rows,
+                 c->keys);
+        for (int64_t r = 0; r < rows && p->inner; r++) read_entering(p, t + r, sums[r], vectors);
+        for (int r = 0; r < BLOCK_ROWS; r++)
+            for (int i = 0; i < vectors; i++) sums[r][i] *= splat((real)c->b[lesser(t + r, c->rows - 1)]);
+        multiply(sums, BLOCK_ROWS, vectors, (const real *)c->mix + t * RL_CHUNK, RL_CHUNK, p->v, RL_CHUNK, t + rows);
+        for (int64_t r = 0; r < rows; r++) finish(p, t + r, sums[r], vectors);
+    }
+}
+
+RL_INLINE void multiply_state(const rl_attention_panel *p, int vectors)
+{
+    const rl_attention_chunk *c = p->chunk;
+    const vreal carry = splat((real)c->b[c->rows - 1]), rest = splat((real)c->carry_rest);
+    vint most = {0};
+    for (int64_t n = 0; n < c->state_rows; n += BLOCK_ROWS) {
+        vreal sums[BLOCK_ROWS][RL_PANEL_VECTORS] = {{{0}}};
+        multiply(sums, BLOCK_ROWS, vectors, (const real *)c->k + n * RL_CHUNK, RL_CHUNK, p->faded, RL_CHUNK, c->rows);
+        for (int r = 0; r < BLOCK_ROWS; r++)
+            for (int i = 0; i < vectors; i++) {
+                vreal *S = (vreal *)p->state + i * c->state_rows + n + r;
+                *S = fma_(carry, *S, fma_(rest, *S, sums[r][i]));
+                most = greater_bits(most, magnitude_bits(*S));
+            }
+    }
+    *p->largest = greatest_lane(most);
+}
+
+/* Some rows of the state through all steps; the sums of y lie in `faded`. */
+RL_INLINE void walk_rows(const rl_attention_panel *p, int64_t n, int rows, int vectors)
+{
+    const rl_attention_chunk *c = p->chunk;
+    vreal S[BLOCK_ROWS][RL_PANEL_VECTORS];
+    const real *k = (const real *)c->k + n * RL_CHUNK, *q = (const real *)c->q + n;
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < vectors; i++) S[r][i] = ((const vreal *)p->state)[i * c->state_rows + n + r];
+    for (int64_t t = 0; t < c->rows; t++, q += c->q_pitch) {
+        vreal v[RL_PANEL_VECTORS], sum[RL_PANEL_VECTORS], gate = splat((real)c->gate[t]);
+        for (int i = 0; i < vectors; i++) {
+            v[i] = ((const vreal *)p->v)[i * RL_CHUNK + t];
+            sum[i] = n ? ((const vreal *)p->faded)[i * RL_CHUNK + t] : (vreal){0};
+        }
+        if (c->reset[t]) {
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < vectors; i++) S[r][i] = splat(k[r * RL_CHUNK + t]) * v[i];
+        } else {
+            for (int r = 0; r < rows; r++)
+                for (int i = 0; i < vectors; i++) S[r][i] = gate * S[r][i] + splat(k[r * RL_CHUNK + t]) * v[i];
+        }
+        if (!p->y) continue;
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < vectors; i++) sum[i] = fma_(splat(q[r]), S[r][i], sum[i]);
+        for (int i = 0; i < vectors; i++) ((vreal *)p->faded)[i * RL_CHUNK + t] = sum[i];
+    }
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < vectors; i++) ((vreal *)p->state)[i * c->state_rows + n + r] = S[r][i];
+}
+
+RL_INLINE void walk_steps(const rl_attention_panel *p, int vectors)
+{
+    const rl_attention_chunk *c = p->chunk;
+    int64_t n = 0;
+    if (c->keys == 0) memset(p->faded, 0, (size_t)(vectors * RL_CHUNK) * sizeof(vreal));
+    for (; n + BLOCK_ROWS <= c->keys; n += BLOCK_ROWS) walk_rows(p, n, BLOCK_ROWS, vectors);
+    for (; n < c->keys; n++) walk_rows(p, n, 1, vectors);
+    *p->largest = RL_NAME(rl_attention_largest)(p->state, vectors * c->state_rows);
+    for (int64_t t = 0; t < c->rows && p->inner; t++) ((real *)p->inner)[t] = NAN;
+    for (int64_t t = 0; t < c->rows && p->y; t++) {
+        vreal sums[RL_PANEL_VECTORS];
+        for (int i = 0; i < vectors; i++) sums[i] = ((const vreal *)p->faded)[i * RL_CHUNK + t];
+        finish(p, t, sums, vectors);
+    }
+}
+
+RL_INLINE void walk(rl_attention_panel *p, int vectors)
+{
+    if (!p->multiplies) {
+        walk_steps(p, vectors);
+        return;
+    }
+    if (p->y) multiply_outputs(p, vectors);
+    multiply_state(p, vectors);
+}
+
+void RL_NAME(rl_attention_walk)(rl_attention_panel *p)
+{
+    if (p->vectors == 1)
+        walk(p, 1);
+    else
+        walk(p, RL_PANEL_VECTORS);
+}
