@@ -50,4 +50,5 @@ const rl_backend rl_backend_cpu = {
     .selective_scan = rl_cpu_selective_scan,
     .selective_layer = rl_cpu_selective_layer,
     .linear_attention = rl_cpu_linear_attention,
+    .linear_attention_backward = rl_cpu_linear_attention_backward,
 };

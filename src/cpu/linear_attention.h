@@ -24,7 +24,7 @@
 
 typedef struct rl_attention_factor {
     rill_tensor tensor; /* [batch, length, heads] or absent: 1 */
-    double scale; /* 0 means 1 */
+    double scale;       /* 0 means 1 */
 } rl_attention_factor;
 
 typedef struct rl_attention_walk {
@@ -110,9 +110,10 @@ void rl_attention_meet(const rl_attention_group *group);
 /* What a call's lines need to be walked. */
 typedef struct rl_attention_need {
     int64_t lines, panels, chunks;
-    int64_t work;                                    /* elements of states over all steps */
-    size_t states_size, slots_size, extra_size;      /* bytes of a line; of a line's prepared chunk; of its `extra` */
-    size_t scratch_size;                             /* of a worker */
+    int64_t work;                               /* elements of states over all steps */
+    size_t states_size, slots_size, extra_size; /* bytes of a line; of a line's prepared chunk; of its `extra` */
+    size_t scratch_size;                        /* of a worker */
+    bool by_line;                               /* the job walks one line after the other, in the memory of one */
     void (*job)(rl_attention_group *, const void *); /* walks a group's lines; every worker of it is called */
     const void *owner;
 } rl_attention_need;
@@ -153,6 +154,10 @@ bool rl_attention_load_factors(const rl_attention_walk *walk, const rl_attention
                                int64_t head, int64_t begin, int64_t rows, void *to);
 /* The gates of some steps of the recurrence in its own order, without regard to what enters. */
 void rl_attention_load_gates(const rl_attention_walk *walk, rl_sequence s, int64_t head, int64_t begin, int64_t rows,
+                             double *gate, bool *reset);
+
+/* The same as the walk meets them: a backward one that of the step before; without a state before it, none. */
+void rl_attention_walk_gates(const rl_attention_walk *walk, rl_sequence s, int64_t head, int64_t begin, int64_t rows,
                              double *gate, bool *reset);
 
 /* The place of a step's sums over panels. */

@@ -58,14 +58,12 @@ void rl_attention_load_gates(const rl_attention_walk *w, rl_sequence s, int64_t 
     }
 }
 
-/* In the walk: a backward one has the gate of the step before; without a state before it the first gate is none. */
-static void load_gates(const rl_attention_walk *w, const rl_attention_line *line, int64_t head, int64_t begin,
-                       rl_attention_chunk *c)
+void rl_attention_walk_gates(const rl_attention_walk *w, rl_sequence s, int64_t head, int64_t begin, int64_t rows,
+                             double *gate, bool *reset)
 {
     const int64_t first = begin == 0 && (w->backward || !w->start.data), behind = w->backward ? 1 : 0;
-    rl_attention_load_gates(w, line->s, head, begin + first - behind, c->rows - first, c->gate + first,
-                            c->reset + first);
-    if (first) c->gate[0] = w->start.data ? 1 : 0, c->reset[0] = !w->start.data;
+    rl_attention_load_gates(w, s, head, begin + first - behind, rows - first, gate + first, reset + first);
+    if (first) gate[0] = w->start.data ? 1 : 0, reset[0] = !w->start.data;
 }
 
 typedef struct layout {
@@ -136,7 +134,7 @@ void rl_attention_prepare(const rl_attention_walk *w, const rl_attention_line *l
     c->plain = w->wants_plain ? memory + at.plain : NULL;
     load_queries(w, line, head, begin, c);
     load_keys(w, line, head, begin, c);
-    load_gates(w, line, head, begin, c);
+    rl_attention_walk_gates(w, line->s, head, begin, c->rows, c->gate, c->reset);
     const bool weighs =
         !w->no_input && rl_attention_load_factors(w, &w->k_factor, line->s, head, begin, c->rows, factor);
     c->k_factor = weighs ? factor : NULL;

@@ -25,6 +25,11 @@ static size_t group_size(const rl_attention_need *need, int64_t count, int64_t s
     return (size_t)count * (need->states_size + (size_t)slab * need->slots_size + need->extra_size);
 }
 
+static int64_t lines_at_once(const rl_attention_need *need)
+{
+    return need->by_line ? 1 : need->lines;
+}
+
 static rl_attention_group group_in(const rl_attention_need *need, char *memory, int64_t first, int64_t count,
                                    int64_t slab)
 {
@@ -40,7 +45,8 @@ static void run_shared(const rl_attention_need *need, int threads, char *memory,
 {
 #pragma omp parallel num_threads(threads)
     {
-        rl_attention_group group = group_in(need, memory, 0, need->lines, SLAB);
+        rl_attention_group group = group_in(need, memory, 0, lines_at_once(need), SLAB);
+        group.count = need->lines;
         group.worker = omp_get_thread_num();
         group.workers = omp_get_num_threads();
         group.scratch = scratch + (size_t)group.worker * need->scratch_size;
@@ -66,7 +72,8 @@ rill_status rl_attention_share(rill_context *context, const rl_attention_need *n
 {
     const int threads = need->work < SMALL_WORK ? 1 : context->options.threads;
     const bool shared = wants_shared(need, threads);
-    const size_t size = shared ? group_size(need, need->lines, SLAB) : (size_t)threads * group_size(need, 1, 1);
+    const size_t size =
+        shared ? group_size(need, lines_at_once(need), SLAB) : (size_t)threads * group_size(need, 1, 1);
     void *memory, *scratch;
     rill_status status = rl_workspace_take(context, size, &memory);
     if (status == RILL_OK) status = rl_workspace_take(context, (size_t)threads * need->scratch_size, &scratch);

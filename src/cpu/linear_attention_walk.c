@@ -226,14 +226,20 @@ static void store_columns(const rl_attention_walk *w, const rl_attention_place *
     }
 }
 
+/* Without queries y is zero; tensors without keys have no memory either. */
+static bool has_queries(const rl_attention_walk *w)
+{
+    return w->q.data || w->keys == 0;
+}
+
 /* What the panel sums with its partner goes where the walk's owner wants it. */
 static void keep_sums(const rl_attention_walk *w, const rl_attention_place *place, const rl_attention_panel *p)
 {
     const int64_t head = place->line->head * w->members + place->member;
     for (int64_t t = 0; t < place->rows; t++) {
         int64_t at = rl_attention_sums_at(w, place->line->s, place->begin + t, head) + place->panel;
-        if (w->inner && w->q.data) rl_attention_put(w, w->inner, at, rl_attention_get(w, p->inner, t));
-        if (w->inner && !w->q.data) rl_attention_put(w, w->inner, at, p->multiplies ? 0 : (double)NAN);
+        if (w->inner && has_queries(w)) rl_attention_put(w, w->inner, at, rl_attention_get(w, p->inner, t));
+        if (w->inner && !has_queries(w)) rl_attention_put(w, w->inner, at, p->multiplies ? 0 : (double)NAN);
         if (w->whole) rl_attention_put(w, w->whole, at, rl_attention_get(w, p->whole, t));
     }
 }
@@ -245,7 +251,7 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
     const int64_t head = place->line->head * w->members + place->member;
     panel_room room = room_of(w, group->scratch);
     rl_attention_state state = rl_attention_state_at(w, group->states, place->index, place->member, place->panel);
-    const bool reads = w->q.data && (w->y.data || w->partner.data);
+    const bool reads = has_queries(w) && (w->y.data || w->partner.data);
     rl_attention_panel p = {.chunk = &slot->chunk,
                             .vectors = vectors_of(w, place->panel),
                             .v = room.v,

@@ -30,14 +30,20 @@ typedef struct rl_attention_chunk {
     double gate[RL_CHUNK]; /* the factor */
     bool reset[RL_CHUNK];  /* drops the state before it */
 
-    /* Made by `prepare`.  b: the product of the gates from the first one on; e: of those after the step. */
+    /*
+     * Made by `prepare`.  b: the product of the gates from the first one on; e: of those after the step.  Where a
+     * step is not steady, products of matrices must not reach it or what follows; where its query is not good, not
+     * it.
+     */
     void *mix;   /* [RL_CHUNK][RL_CHUNK] products of decays times q·k; zero above the diagonal; NULL: not wanted */
     void *plain; /* the same without the decays, the diagonal and what is above it undefined; NULL: not wanted */
     double b[RL_CHUNK], e[RL_CHUNK];
-    double carry_rest; /* of the last b, what a real cannot hold */
-    int64_t largest;   /* bits of the largest magnitude in q and k */
-    bool multiplies;   /* steady enough for products of matrices */
-    bool fades;        /* and some product of decays is so small that only moderate numbers may meet it */
+    double carry_rest;          /* of the last b, what a real cannot hold */
+    int64_t steady;             /* steps before the first that is not */
+    int64_t fades;              /* steps before the first where a product of decays is so small that only moderate
+                                   numbers may meet it */
+    int64_t largest;            /* bits of the largest magnitude in q and k */
+    bool good[RL_CHUNK], sound; /* sound: all are good and steady */
 } rl_attention_chunk;
 
 /* One panel at one chunk. */
@@ -52,10 +58,13 @@ typedef struct rl_attention_panel {
     void *y;          /* NULL: only the state is wanted */
     bool accumulate;  /* adds to y */
     void *faded;      /* [vectors][RL_CHUNK][lanes] room */
-    bool multiplies;  /* set by `enter` */
+
+    /* Set by `enter`. */
+    bool multiplies; /* the entering state may take part in products of matrices */
+    int64_t steady;  /* of the chunk's, those where the values are, too */
 
     const void *partner; /* [vectors][RL_CHUNK][lanes] or NULL */
-    void *inner; /* [RL_CHUNK] partner · Sᵀq of the entering state, without decay; NaN where it walks by steps */
+    void *inner; /* [RL_CHUNK] partner · Sᵀq of the entering state, without decay; NaN where that may not multiply */
     void *whole; /* [RL_CHUNK] partner · Sᵀq of the state after the update */
 } rl_attention_panel;
 
@@ -72,9 +81,9 @@ typedef struct rl_attention_gates {
     const double *beta; /* [RL_CHUNK] */
     const void *read;   /* [RL_CHUNK] q · scale S dy of the entering state, without decay */
     void *room;         /* [2 vectors lanes + 2 RL_CHUNK][RL_CHUNK] of real, and [RL_CHUNK] vectors */
-    bool multiplies;
-    double across; /* <G, S> of the states on the chunk's two sides */
-    double *dg;    /* [RL_CHUNK] */
+    int64_t begin, end; /* those that products give; the others are had by steps */
+    double across;      /* <G, S> of the states on the chunk's two sides */
+    double *dg;         /* [RL_CHUNK] */
 } rl_attention_gates;
 
 typedef struct rl_attention_kernels {

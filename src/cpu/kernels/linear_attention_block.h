@@ -45,6 +45,11 @@ RL_INLINE int64_t bits_of(real x)
     return bits;
 }
 
+RL_INLINE int64_t magnitude_of(real x)
+{
+    return bits_of(x < 0 ? -x : x) & (int64_t)(((natural)-1) >> 1);
+}
+
 RL_INLINE int64_t greatest_lane(vint x)
 {
     integer most = x[0];

@@ -26,16 +26,16 @@ static void weigh_keys(const rl_attention_chunk *c)
 /* Products of gates: in pairs of doubles the one that carries states on, where an error would repeat every chunk. */
 static void multiply_gates(rl_attention_chunk *c)
 {
-    double high = 1, low = 0, growth = 1, least = 1, run = 1;
-    bool grows = false;
+    double high = 1, low = 0, growth = 1, run = 1;
+    c->steady = c->fades = c->rows;
     for (int64_t t = 0; t < c->rows; t++) {
         double g = c->gate[t], size = fabs(g), product = high * g;
         low = low * g + fma(high, g, -product);
         c->b[t] = high = product;
         growth = growth > 1 ? growth * size : size;
-        grows |= !(growth <= GROWTH_MOST);
         run = size == 0 ? 1 : run < 1 ? run * size : size;
-        if (run < least) least = run;
+        if (!(growth <= GROWTH_MOST) && t < c->steady) c->steady = t;
+        if (run < FADED && t < c->fades) c->fades = t;
     }
     c->carry_rest = high - (double)(real)high + low;
     double after = 1;
@@ -43,8 +43,19 @@ static void multiply_gates(rl_attention_chunk *c)
         c->e[t] = after;
         after *= c->gate[t];
     }
-    c->multiplies = !grows;
-    c->fades = least < FADED;
+}
+
+/* Keys step by step, to the first that is too large; a step's own query matters to no other. */
+static void look_at_steps(rl_attention_chunk *c, bool keys)
+{
+    int64_t most = 0;
+    for (int64_t t = 0; t < c->rows; t++) {
+        const int64_t limit = bits_of(t < c->fades ? INPUT_MOST : MODERATE_INPUT);
+        const real *q = (const real *)c->q + t * c->q_pitch, *k = (const real *)c->k + t;
+        c->good[t] = RL_NAME(rl_attention_largest)(q, c->q_pitch / LANES) <= limit;
+        for (int64_t n = 0; n < c->keys && keys; n++) most = greater(most, magnitude_of(k[n * RL_CHUNK]));
+        if (most > limit && t < c->steady) c->steady = t;
+    }
 }
 
 /* q·k, of the steps of a block with those up to its last. */
@@ -82,13 +93,19 @@ static void mix_steps(const rl_attention_chunk *c)
 
 void RL_NAME(rl_attention_prepare)(rl_attention_chunk *c)
 {
-    c->multiplies = false;
+    c->may_multiply = c->may_multiply && c->keys <= KEYS_MOST;
+    c->sound = false;
     if (c->k_factor) weigh_keys(c);
-    if (!c->may_multiply || c->keys > KEYS_MOST) return;
-    int64_t q_rows = (c->rows + RL_STATE_ROWS - 1) / RL_STATE_ROWS * RL_STATE_ROWS;
-    c->largest = greater(RL_NAME(rl_attention_largest)(c->q, q_rows * c->q_pitch / LANES),
-                         RL_NAME(rl_attention_largest)(c->k, c->keys * (RL_CHUNK / LANES)));
+    if (!c->may_multiply) return;
     multiply_gates(c);
-    c->multiplies = c->multiplies && c->largest <= bits_of(c->fades ? MODERATE_INPUT : INPUT_MOST);
-    if (c->multiplies && c->mix) mix_steps(c);
+    const int64_t q_rows = (c->rows + RL_STATE_ROWS - 1) / RL_STATE_ROWS * RL_STATE_ROWS;
+    const int64_t limit = bits_of(c->fades < c->rows ? MODERATE_INPUT : INPUT_MOST);
+    const int64_t query = RL_NAME(rl_attention_largest)(c->q, q_rows * c->q_pitch / LANES);
+    const int64_t key = RL_NAME(rl_attention_largest)(c->k, c->keys * (RL_CHUNK / LANES));
+    const bool queries = query > limit, keys = key > limit;
+    c->largest = greater(query, key);
+    memset(c->good, true, sizeof c->good);
+    if (queries || keys) look_at_steps(c, keys);
+    c->sound = !queries && c->steady == c->rows;
+    if (c->mix) mix_steps(c);
 }

@@ -35,37 +35,67 @@ static gates_room room_of(const rl_attention_gates *g)
         .turned = turned, .product = product, .decay = decay, .states = (vreal *)(decay + RL_CHUNK * RL_CHUNK)};
 }
 
-/* Of scale q and k; NaN where the walk that made `read` went step by step. */
-static int64_t largest_rows(const rl_attention_gates *g)
+static int64_t greatest_of(const rl_attention_panel *p, const void *columns, int64_t i)
 {
-    const vreal *v = g->panel->v, *partner = g->panel->partner;
     vint most = {0};
-    for (int64_t c = 0; c < g->panel->vectors * RL_CHUNK; c += RL_CHUNK)
-        for (int64_t i = 0; i < g->panel->chunk->rows; i++) {
-            most = greater_bits(most, magnitude_bits(v[c + i]));
-            most = greater_bits(most, magnitude_bits(partner[c + i]));
-        }
-    for (int64_t i = 0; i < g->panel->chunk->rows; i++)
-        if (isnan(((const real *)g->read)[i])) return INT64_MAX;
+    for (int c = 0; c < p->vectors; c++)
+        most = greater_bits(most, magnitude_bits(((const vreal *)columns)[c * RL_CHUNK + i]));
     return greatest_lane(most);
 }
 
-static bool is_steady(const rl_attention_gates *g)
+static int64_t greatest_key(const rl_attention_chunk *c, int64_t i)
 {
-    const rl_attention_chunk *c = g->panel->chunk;
-    double growth = 1, least = 1, run = 1;
-    for (int64_t i = 0; i < c->rows; i++) {
-        double size = fabs(g->gate[i]);
-        growth = growth > 1 ? growth * size : size;
-        if (!(growth <= GROWTH_MOST) || !(fabs(g->beta[i]) <= (double)MODERATE_INPUT)) return false;
-        run = size == 0 ? 1 : run < 1 ? run * size : size;
-        if (run < least) least = run;
+    int64_t most = 0;
+    for (int64_t n = 0; n < c->keys; n++) most = greater(most, magnitude_of(((const real *)c->k)[n * RL_CHUNK + i]));
+    return most;
+}
+
+/* Whether all inputs are moderate: the common case, found without a look at single steps. */
+static bool is_calm(const rl_attention_gates *g)
+{
+    const rl_attention_panel *p = g->panel;
+    vint most = {0};
+    for (int64_t c = 0; c < p->vectors * RL_CHUNK; c += RL_CHUNK)
+        for (int64_t i = 0; i < p->chunk->rows; i++) {
+            most = greater_bits(most, magnitude_bits(((const vreal *)p->v)[c + i]));
+            most = greater_bits(most, magnitude_bits(((const vreal *)p->partner)[c + i]));
+        }
+    return greater(greatest_lane(most), p->chunk->largest) <= bits_of(MODERATE_INPUT);
+}
+
+/*
+ * Which steps products may give: those whose later steps are steady in q and dy and in the way to G, and whose
+ * earlier ones are in k and v and in the way from S.  So a number that is too large changes no bit where it has no
+ * say.
+ */
+static void find_steady(rl_attention_gates *g)
+{
+    const rl_attention_panel *p = g->panel;
+    const rl_attention_chunk *c = p->chunk;
+    const bool calm = is_calm(g);
+    double growth = 1, run = 1;
+    int64_t most = 0, states = greater(g->entry_largest, *p->largest);
+    g->begin = g->end = 0;
+    if (!p->multiplies || states > bits_of(GATES_STATE_MOST)) return;
+    for (; g->end < c->rows; g->end++) { /* q, dy: from the chunk's end to its begin */
+        int64_t i = g->end, limit = bits_of(i < c->fades ? GATES_INPUT_MOST : MODERATE_INPUT);
+        if (!calm) most = greater(most, greater(greatest_of(p, p->v, i), greatest_key(c, i)));
+        if (most > limit || i >= c->steady || isnan(((const real *)g->read)[i])) break;
+        if (i >= c->fades && states > bits_of(MODERATE_STATE)) break;
     }
-    const bool fades = c->fades || least < FADED;
-    const int64_t inputs = bits_of(fades ? MODERATE_INPUT : GATES_INPUT_MOST);
-    const int64_t states = bits_of(fades ? MODERATE_STATE : GATES_STATE_MOST);
-    return largest_rows(g) <= inputs && c->largest <= inputs && g->entry_largest <= states &&
-           *g->panel->largest <= states;
+    most = 0;
+    for (g->begin = c->rows - 1; g->begin > 0; g->begin--) { /* k, v: the other way */
+        const real *v = (const real *)c->q + g->begin * c->q_pitch;
+        double size = fabs(g->gate[g->begin]);
+        growth = growth > 1 ? growth * size : size;
+        run = size == 0 ? 1 : run < 1 ? run * size : size;
+        if (!calm) most = greater(most, greatest_of(p, p->partner, g->begin));
+        if (!calm) most = greater(most, RL_NAME(rl_attention_largest)(v, c->q_pitch / LANES));
+        if (!(growth <= GROWTH_MOST) || !(fabs(g->beta[g->begin]) <= (double)MODERATE_INPUT)) break;
+        if (most > bits_of(run < FADED ? MODERATE_INPUT : GATES_INPUT_MOST)) break;
+        if (run < FADED && states > bits_of(MODERATE_STATE)) break;
+    }
+    if (g->end < g->begin) g->begin = g->end;
 }
 
 static double cross(const rl_attention_gates *g)
@@ -109,16 +139,15 @@ static void walk_gates(const rl_attention_gates *g)
     vreal dg[RL_CHUNK] = {{0}};
     for (int v = 0; v < g->panel->vectors; v++)
         for (int64_t n = 0; n < c->keys; n++) walk_row(g, n, v, room.states, dg);
-    for (int64_t i = 0; i < c->rows; i++) g->dg[i] = (double)sum_of_lanes(dg[i]);
+    for (int64_t i = 0; i < c->rows; i++)
+        if (i < g->begin || i >= g->end) g->dg[i] = (double)sum_of_lanes(dg[i]);
 }
 
 void RL_NAME(rl_attention_begin_gates)(rl_attention_gates *g)
 {
-    g->multiplies = g->panel->multiplies && is_steady(g);
-    if (g->multiplies)
-        g->across = cross(g);
-    else
-        walk_gates(g);
+    find_steady(g);
+    if (g->begin < g->end) g->across = cross(g);
+    if (g->begin > 0 || g->end < g->panel->chunk->rows) walk_gates(g);
 }
 
 /* Columns as rows of [lanes][RL_CHUNK]. */
@@ -172,13 +201,13 @@ static void sum_pairs(const rl_attention_gates *g, real *X, real (*D)[RL_CHUNK])
         real *row = X + i * RL_CHUNK, gate = i ? (real)g->gate[i - 1] : 0, sum = 0;
         for (int64_t j = 0; j < RL_CHUNK && i; j++) row[j] += gate * row[j - RL_CHUNK];
         for (int64_t j = i + 1; j < rows; j++) sum += D[i][j] * row[j];
-        g->dg[i] = (double)sum;
+        if (i >= g->begin && i < g->end) g->dg[i] = (double)sum;
     }
 }
 
 void RL_NAME(rl_attention_end_gates)(rl_attention_gates *g)
 {
-    if (!g->multiplies) return;
+    if (g->begin >= g->end) return;
     const rl_attention_panel *p = g->panel;
     const int64_t rows = p->chunk->rows;
     const real *inner = p->inner, *read = g->read;
@@ -192,7 +221,8 @@ void RL_NAME(rl_attention_end_gates)(rl_attention_gates *g)
     }
     for (int64_t i = 0; i < rows; i++) {
         sum = i ? sum * g->gate[i - 1] + (double)read[i] : (double)read[i];
-        g->dg[i] += before[i] * sum + after * (states[i] + before[i] * first * g->across);
+        if (i >= g->begin && i < g->end)
+            g->dg[i] += before[i] * sum + after * (states[i] + before[i] * first * g->across);
         after *= g->gate[i];
     }
 }

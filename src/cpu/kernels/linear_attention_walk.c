@@ -13,21 +13,41 @@
 #include "linear_attention_block.h"
 #include "table.h"
 
+/* Values step by step, to the first that is too large. */
+static void look_at_values(rl_attention_panel *p)
+{
+    const rl_attention_chunk *c = p->chunk;
+    int64_t most = 0;
+    for (int64_t t = 0; t < p->steady; t++) {
+        for (int i = 0; i < p->vectors; i++)
+            most = greater(most, greatest_lane(magnitude_bits(((const vreal *)p->v)[i * RL_CHUNK + t])));
+        if (most > bits_of(t < c->fades ? INPUT_MOST : MODERATE_INPUT)) p->steady = t;
+    }
+}
+
 void RL_NAME(rl_attention_enter)(rl_attention_panel *p)
 {
     const rl_attention_chunk *c = p->chunk;
     const real *factor = p->v_factor;
     vint most = {0};
+    p->multiplies = c->may_multiply && *p->largest <= bits_of(STATE_MOST);
     for (int i = 0; i < p->vectors; i++) {
         vreal *v = (vreal *)p->v + i * RL_CHUNK, *faded = (vreal *)p->faded + i * RL_CHUNK;
         for (int64_t t = 0; t < c->rows && factor; t++) v[t] *= splat(factor[t]);
-        for (int64_t t = 0; t < c->rows && c->multiplies; t++) {
+        for (int64_t t = 0; t < c->rows && p->multiplies; t++) {
             most = greater_bits(most, magnitude_bits(v[t]));
             faded[t] = v[t] * splat((real)c->e[t]);
         }
     }
-    p->multiplies = c->multiplies && greatest_lane(most) <= bits_of(c->fades ? MODERATE_INPUT : INPUT_MOST) &&
-                    *p->largest <= bits_of(c->fades ? MODERATE_STATE : STATE_MOST);
+    p->steady = p->multiplies ? c->steady : 0;
+    if (*p->largest > bits_of(MODERATE_STATE)) p->steady = lesser(p->steady, c->fades);
+    if (greatest_lane(most) > bits_of(c->fades < c->rows ? MODERATE_INPUT : INPUT_MOST)) look_at_values(p);
+}
+
+/* Whether products of matrices give a step's y. */
+RL_INLINE bool is_multiplied(const rl_attention_panel *p, int64_t t)
+{
+    return t < p->steady && p->chunk->good[t];
 }
 
 /* The sums of a step become y. */
@@ -60,8 +80,10 @@ RL_INLINE void multiply_outputs(const rl_attention_panel *p, int vectors)
         for (int64_t r = 0; r < rows && p->inner; r++) read_entering(p, t + r, sums[r], vectors);
         for (int r = 0; r < BLOCK_ROWS; r++)
             for (int i = 0; i < vectors; i++) sums[r][i] *= splat((real)c->b[lesser(t + r, c->rows - 1)]);
-        multiply(sums, BLOCK_ROWS, vectors, (const real *)c->mix + t * RL_CHUNK, RL_CHUNK, p->v, RL_CHUNK, t + rows);
-        for (int64_t r = 0; r < rows; r++) finish(p, t + r, sums[r], vectors);
+        multiply(sums, BLOCK_ROWS, vectors, (const real *)c->mix + t * RL_CHUNK, RL_CHUNK, p->v, RL_CHUNK,
+                 lesser(t + rows, p->steady));
+        for (int64_t r = 0; r < rows; r++)
+            if (is_multiplied(p, t + r)) finish(p, t + r, sums[r], vectors);
     }
 }
 
@@ -83,8 +105,9 @@ RL_INLINE void multiply_state(const rl_attention_panel *p, int vectors)
     *p->largest = greatest_lane(most);
 }
 
-/* Some rows of the state through all steps; the sums of y lie in `faded`. */
-RL_INLINE void walk_rows(const rl_attention_panel *p, int64_t n, int rows, int vectors)
+/* Some rows of the state through all steps; the sums of y lie in `sums`.  The state itself moves on if it `leaves`.
+ */
+RL_INLINE void walk_rows(const rl_attention_panel *p, vreal *sums, int64_t n, int rows, int vectors, bool leaves)
 {
     const rl_attention_chunk *c = p->chunk;
     vreal S[BLOCK_ROWS][RL_PANEL_VECTORS];
@@ -95,7 +118,7 @@ RL_INLINE void walk_rows(const rl_attention_panel *p, int64_t n, int rows, int v
         vreal v[RL_PANEL_VECTORS], sum[RL_PANEL_VECTORS], gate = splat((real)c->gate[t]);
         for (int i = 0; i < vectors; i++) {
             v[i] = ((const vreal *)p->v)[i * RL_CHUNK + t];
-            sum[i] = n ? ((const vreal *)p->faded)[i * RL_CHUNK + t] : (vreal){0};
+            sum[i] = n ? sums[i * RL_CHUNK + t] : (vreal){0};
         }
         if (c->reset[t]) {
             for (int r = 0; r < rows; r++)
@@ -107,36 +130,36 @@ RL_INLINE void walk_rows(const rl_attention_panel *p, int64_t n, int rows, int v
         if (!p->y) continue;
         for (int r = 0; r < rows; r++)
             for (int i = 0; i < vectors; i++) sum[i] = fma_(splat(q[r]), S[r][i], sum[i]);
-        for (int i = 0; i < vectors; i++) ((vreal *)p->faded)[i * RL_CHUNK + t] = sum[i];
+        for (int i = 0; i < vectors; i++) sums[i * RL_CHUNK + t] = sum[i];
     }
-    for (int r = 0; r < rows; r++)
+    for (int r = 0; r < rows && leaves; r++)
         for (int i = 0; i < vectors; i++) ((vreal *)p->state)[i * c->state_rows + n + r] = S[r][i];
 }
 
-RL_INLINE void walk_steps(const rl_attention_panel *p, int vectors)
+RL_INLINE void walk_steps(const rl_attention_panel *p, int vectors, bool leaves)
 {
     const rl_attention_chunk *c = p->chunk;
+    vreal sums[RL_PANEL_VECTORS * RL_CHUNK];
     int64_t n = 0;
-    if (c->keys == 0) memset(p->faded, 0, (size_t)(vectors * RL_CHUNK) * sizeof(vreal));
-    for (; n + BLOCK_ROWS <= c->keys; n += BLOCK_ROWS) walk_rows(p, n, BLOCK_ROWS, vectors);
-    for (; n < c->keys; n++) walk_rows(p, n, 1, vectors);
-    *p->largest = RL_NAME(rl_attention_largest)(p->state, vectors * c->state_rows);
-    for (int64_t t = 0; t < c->rows && p->inner; t++) ((real *)p->inner)[t] = NAN;
+    if (c->keys == 0) memset(sums, 0, sizeof sums);
+    for (; n + BLOCK_ROWS <= c->keys; n += BLOCK_ROWS) walk_rows(p, sums, n, BLOCK_ROWS, vectors, leaves);
+    for (; n < c->keys; n++) walk_rows(p, sums, n, 1, vectors, leaves);
+    if (leaves) *p->largest = RL_NAME(rl_attention_largest)(p->state, vectors * c->state_rows);
     for (int64_t t = 0; t < c->rows && p->y; t++) {
-        vreal sums[RL_PANEL_VECTORS];
-        for (int i = 0; i < vectors; i++) sums[i] = ((const vreal *)p->faded)[i * RL_CHUNK + t];
-        finish(p, t, sums, vectors);
+        vreal step[RL_PANEL_VECTORS];
+        for (int i = 0; i < vectors; i++) step[i] = sums[i * RL_CHUNK + t];
+        if (!is_multiplied(p, t)) finish(p, t, step, vectors);
     }
 }
 
 RL_INLINE void walk(rl_attention_panel *p, int vectors)
 {
-    if (!p->multiplies) {
-        walk_steps(p, vectors);
-        return;
-    }
-    if (p->y) multiply_outputs(p, vectors);
-    multiply_state(p, vectors);
+    const rl_attention_chunk *c = p->chunk;
+    const bool leaves = p->steady < c->rows;
+    for (int64_t t = 0; t < c->rows && p->inner && !p->multiplies; t++) ((real *)p->inner)[t] = NAN;
+    if (p->y && (p->steady > 0 || (p->inner && p->multiplies))) multiply_outputs(p, vectors);
+    if (leaves || (p->y && !c->sound)) walk_steps(p, vectors, leaves);
+    if (!leaves) multiply_state(p, vectors);
 }
 
 void RL_NAME(rl_attention_walk)(rl_attention_panel *p)

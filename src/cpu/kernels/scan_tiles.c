@@ -23,23 +23,6 @@ static void load_repeated(vreal *tile, const rl_matrix *from, int64_t rows, int6
         for (int64_t t = 1; t < rows; t++) tile[t] = tile[0];
 }
 
-/* Element by element: float32 beside double. */
-static void load_floats(real *tile, const rl_matrix *from, int64_t rows, int64_t lanes)
-{
-    const float *data = from->data;
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t lane = 0; lane < LANES; lane++)
-            tile[t * LANES + lane] = lane < lanes ? (real)data[t * from->row + lane * from->lane] : 0;
-}
-
-static void store_floats(const rl_matrix *to, const real *tile, int64_t rows, int64_t lanes)
-{
-    float *data = to->data;
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t lane = 0; lane < lanes; lane++)
-            data[t * to->row + lane * to->lane] = (float)tile[t * LANES + lane];
-}
-
 /* Complex double: a pair of lanes each, moved as they are. */
 enum { PAIR_BYTES = 16, PAIRS = RL_VECTOR_BYTES / PAIR_BYTES };
 
@@ -70,8 +53,6 @@ void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int6
         load_pairs(tile, from, rows, lanes);
     else if (from->row == 0 || from->lane == 0)
         load_repeated(tile, from, rows, lanes);
-    else if (RL_REAL_BITS == 64 && from->dtype == RILL_F32)
-        load_floats(tile, from, rows, lanes);
     else
         RL_NAME(rl_load)(tile, LANES, from, rows, lanes);
 }
@@ -80,8 +61,6 @@ void RL_NAME(rl_scan_store)(const rl_matrix *to, const void *tile, int64_t rows,
 {
     if (to->dtype == RILL_C128)
         store_pairs(to, tile, rows, lanes);
-    else if (RL_REAL_BITS == 64 && to->dtype == RILL_F32)
-        store_floats(to, tile, rows, lanes);
     else
         RL_NAME(rl_store)(to, tile, rows, lanes);
 }

@@ -82,6 +82,23 @@ RL_INLINE void store(const rl_matrix *to, const real *tile, rill_dtype dtype, in
     store_rows(to, tile, dtype, transposed ? store_transposed(to, tile, dtype, rows, lanes) : 0, rows, lanes);
 }
 
+/* Element by element: float32 beside double. */
+static void load_floats(real *tile, int64_t pitch, const rl_matrix *from, int64_t rows, int64_t lanes)
+{
+    const float *data = from->data;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t lane = 0; lane < LANES; lane++)
+            tile[row * pitch + lane] = lane < lanes ? (real)data[row * from->row + lane * from->lane] : 0;
+}
+
+static void store_floats(const rl_matrix *to, const real *tile, int64_t rows, int64_t lanes)
+{
+    float *data = to->data;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t lane = 0; lane < lanes; lane++)
+            data[row * to->row + lane * to->lane] = (float)tile[row * LANES + lane];
+}
+
 /* Each type has its own copy of the loops: the conversion is chosen outside them. */
 void RL_NAME(rl_load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t rows, int64_t lanes)
 {
@@ -92,8 +109,14 @@ void RL_NAME(rl_load)(void *tile, int64_t pitch, const rl_matrix *from, int64_t 
     case RILL_F16:
         load(tile, pitch, from, RILL_F16, rows, lanes);
         break;
+    case RILL_F32:
+        if (RL_REAL_BITS == 64)
+            load_floats(tile, pitch, from, rows, lanes);
+        else
+            load(tile, pitch, from, RILL_F32, rows, lanes);
+        break;
     default:
-        load(tile, pitch, from, RL_REAL_BITS == 32 ? RILL_F32 : RILL_F64, rows, lanes);
+        load(tile, pitch, from, RILL_F64, rows, lanes);
     }
 }
 
@@ -106,7 +129,13 @@ void RL_NAME(rl_store)(const rl_matrix *to, const void *tile, int64_t rows, int6
     case RILL_F16:
         store(to, tile, RILL_F16, rows, lanes);
         break;
+    case RILL_F32:
+        if (RL_REAL_BITS == 64)
+            store_floats(to, tile, rows, lanes);
+        else
+            store(to, tile, RILL_F32, rows, lanes);
+        break;
     default:
-        store(to, tile, RL_REAL_BITS == 32 ? RILL_F32 : RILL_F64, rows, lanes);
+        store(to, tile, RILL_F64, rows, lanes);
     }
 }
