@@ -2,9 +2,15 @@
 #ifndef BENCH_COMPARE_H
 #define BENCH_COMPARE_H
 
-#include "bench.h"
+#include "inputs.h"
 
-/* One thread each, by turns: result->yardstick_ratio and _error.  Only selective_scan in f32 has a yardstick. */
+/* A problem on a context of its own. */
+bool bench_compare_open(const bench_problem *problem, const rill_options *options, int threads,
+                        rill_context **context, bench_call *made, failure *why);
+void bench_compare_close(rill_context *context, bench_call *made);
+
+/* One thread each, by turns: result->yardstick_ratio and _error.  compare_yardstick.c says which shapes have one.
+ */
 bool bench_compare_yardstick(const bench_problem *problem, const rill_options *options, bool quick,
                              bench_result *result, failure *why);
 

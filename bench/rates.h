@@ -15,6 +15,16 @@ typedef struct yardstick_scan {
     float *room; /* (states + 3) * channels */
 } yardstick_scan;
 
+/* Linear attention of contiguous f32 tensors with logarithms of gates; no states in or out. */
+typedef struct yardstick_attention {
+    int64_t batch, length, heads, keys, values;
+    const float *q, *k; /* [batch, length, heads, keys] */
+    const float *v;     /* [batch, length, heads, values] */
+    const float *gate;  /* [batch, length, heads] */
+    float *y;
+    float *state; /* keys * values */
+} yardstick_attention;
+
 /* Each loop runs `rounds` times and answers how many elements it has done; *sink keeps it from being optimised away.
  */
 typedef int64_t rate_loop(int64_t rounds, float *sink);
@@ -27,6 +37,7 @@ typedef struct bench_rates {
     rate_loop *exponentials, *state_steps, *multiply_adds;
     triad_loop *triad, *streaming_triad;
     void (*selective_scan)(const yardstick_scan *problem);
+    void (*linear_attention)(const yardstick_attention *problem);
 } bench_rates;
 
 /* The widest of this machine. */
