@@ -81,7 +81,7 @@ typedef struct rl_attention_place {
 
 /*
  * Lines walked side by side, by one thread or by all, and their memory: states [lines][members][panels] of
- * panel_size, slots [slab][lines][members] of slot_size.
+ * panel_size, slots [slab][lines][members] of slot_size; one line's where a thread is by itself.
  */
 typedef struct rl_attention_group {
     int64_t first, count, slab;
@@ -109,7 +109,7 @@ void rl_attention_meet(const rl_attention_group *group);
 
 /* What a call's lines need to be walked. */
 typedef struct rl_attention_need {
-    int64_t lines, panels, chunks;
+    int64_t lines, panels, chunks, neighbours;  /* neighbours: lines whose steps lie side by side */
     int64_t work;                               /* elements of states over all steps */
     size_t states_size, slots_size, extra_size; /* bytes of a line; of a line's prepared chunk; of its `extra` */
     size_t scratch_size;                        /* of a worker */

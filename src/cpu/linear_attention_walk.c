@@ -244,6 +244,41 @@ static void keep_sums(const rl_attention_walk *w, const rl_attention_place *plac
     }
 }
 
+static void add_ahead(rl_attention_ahead *ahead, const rill_tensor *tensor, rl_sequence s, int64_t step, int64_t end,
+                      int64_t head, int64_t first, int64_t count)
+{
+    if (!tensor->data || tensor->stride[3] != 1) return;
+    rl_matrix m = rl_attention_rows(tensor, s, step, head, first);
+    const int64_t size = (int64_t)rill_dtype_size(m.dtype);
+    for (; step < end; step++, m.data = (char *)m.data + m.row * size) {
+        ahead->bytes[ahead->count] = count * size;
+        ahead->row[ahead->count++] = m.data;
+    }
+}
+
+/* The next chunk: by one thread, a part of all rows; by many, what this panel has of them. */
+static void look_ahead(const rl_attention_walk *w, const rl_attention_group *group, const rl_attention_place *place,
+                       rl_attention_ahead *ahead)
+{
+    const rl_attention_line *line = place->line;
+    const int64_t chunk = place->chunk + 1, head = line->head * w->members + place->member;
+    ahead->count = 0;
+    if (chunk >= line->chunks) return;
+    const int64_t begin = rl_attention_begin_of(w, line, chunk), rows = rl_attention_end_of(w, line, chunk) - begin;
+    const int64_t panel = RL_PANEL_VECTORS * w->kernels->lanes, first = place->panel * panel;
+    if (group->workers > 1) {
+        int64_t count = least(panel, w->values - first);
+        add_ahead(ahead, &w->v, line->s, begin, begin + rows, head / w->v_share, first, count);
+        add_ahead(ahead, &w->y, line->s, begin, begin + rows, line->head, first, count);
+        return;
+    }
+    const int64_t from = begin + rows * place->panel / w->panels, to = begin + rows * (place->panel + 1) / w->panels;
+    add_ahead(ahead, &w->q, line->s, from, to, head / w->q_share, 0, w->keys);
+    add_ahead(ahead, &w->k, line->s, from, to, head / w->k_share, 0, w->keys);
+    add_ahead(ahead, &w->v, line->s, from, to, head / w->v_share, 0, w->values);
+    add_ahead(ahead, &w->y, line->s, from, to, line->head, 0, w->values);
+}
+
 static void walk_panel(const rl_attention_walk *w, const rl_attention_group *group, const rl_attention_place *place,
                        const char *slot_memory)
 {
@@ -252,6 +287,8 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
     panel_room room = room_of(w, group->scratch);
     rl_attention_state state = rl_attention_state_at(w, group->states, place->index, place->member, place->panel);
     const bool reads = has_queries(w) && (w->y.data || w->partner.data);
+    rl_attention_ahead ahead;
+    look_ahead(w, group, place, &ahead);
     rl_attention_panel p = {.chunk = &slot->chunk,
                             .vectors = vectors_of(w, place->panel),
                             .v = room.v,
@@ -261,7 +298,8 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
                             .largest = state.largest,
                             .y = reads ? room.y : NULL,
                             .accumulate = place->member > 0,
-                            .faded = room.faded};
+                            .faded = room.faded,
+                            .ahead = &ahead};
     if (w->no_input) {
         memset(room.v, 0, RL_PANEL_VECTORS * RL_CHUNK * w->vector_size);
         p.v_factor = NULL;
@@ -282,28 +320,51 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
     store_columns(w, place, room.y);
 }
 
+/* A panel of a line's chunk, all its members, whose prepared chunks lie side by side. */
+static void walk_line(const rl_attention_walk *w, const rl_attention_group *group, const rl_attention_line *line,
+                      int64_t index, int64_t panel, int64_t chunk, const char *slots)
+{
+    rl_attention_place place = {.line = line, .index = index, .panel = panel, .chunk = chunk};
+    place.begin = rl_attention_begin_of(w, line, chunk);
+    place.rows = rl_attention_end_of(w, line, chunk) - place.begin;
+    for (place.member = 0; place.member < w->members; place.member++)
+        walk_panel(w, group, &place, slots + (size_t)place.member * w->slot_size);
+}
+
 /* A line's panel through the chunks of a slab. */
 static void walk_slab(const rl_attention_walk *w, const rl_attention_group *group, int64_t first, int64_t count)
 {
     int64_t begin, end;
     rl_attention_part(group, group->count * w->panels, &begin, &end);
     for (int64_t task = begin; task < end; task++) {
-        rl_attention_place place = {.index = task / w->panels, .panel = task % w->panels};
-        rl_attention_line line = rl_attention_line_of(w, group->first + place.index);
-        place.line = &line;
-        for (int64_t c = 0; c < count && first + c < line.chunks; c++) {
-            place.chunk = first + c;
-            place.begin = rl_attention_begin_of(w, &line, place.chunk);
-            place.rows = rl_attention_end_of(w, &line, place.chunk) - place.begin;
-            for (place.member = 0; place.member < w->members; place.member++)
-                walk_panel(w, group, &place, slot_at(w, group, c, place.index, place.member));
-        }
+        const int64_t index = task / w->panels;
+        rl_attention_line line = rl_attention_line_of(w, group->first + index);
+        for (int64_t c = 0; c < count && first + c < line.chunks; c++)
+            walk_line(w, group, &line, index, task % w->panels, first + c, slot_at(w, group, c, index, 0));
     }
     rl_attention_meet(group);
 }
 
+/* One chunk of one line after the other: neighbouring heads lie side by side in memory. */
+static void walk_apart(const rl_attention_walk *w, const rl_attention_group *group, int64_t begin, int64_t end)
+{
+    for (int64_t c = begin; c < end; c++)
+        for (int64_t index = 0; index < group->count; index++) {
+            rl_attention_line line = rl_attention_line_of(w, group->first + index);
+            if (c >= line.chunks) continue;
+            for (int64_t member = 0; member < w->members; member++)
+                rl_attention_prepare(w, &line, member, c, group->slots + (size_t)member * w->slot_size);
+            for (int64_t panel = 0; panel < w->panels; panel++)
+                walk_line(w, group, &line, index, panel, c, group->slots);
+        }
+}
+
 void rl_attention_walk_chunks(const rl_attention_walk *w, const rl_attention_group *group, int64_t begin, int64_t end)
 {
+    if (group->workers == 1) {
+        walk_apart(w, group, begin, end);
+        return;
+    }
     for (int64_t c = begin; c < end; c += group->slab) {
         prepare_slab(w, group, c, least(group->slab, end - c));
         walk_slab(w, group, c, least(group->slab, end - c));

@@ -17,7 +17,17 @@
 
 #include "kernels.h"
 
-enum { RL_CHUNK = 32, RL_PANEL_VECTORS = 2, RL_STATE_ROWS = 8 };
+enum { RL_CHUNK = 32, RL_PANEL_VECTORS = 2, RL_STATE_ROWS = 8, RL_AHEAD = 4 * RL_CHUNK };
+
+/*
+ * Memory that the next chunk will read or write, fetched while this one is computed: its rows are far apart, and come
+ * late unless asked for.
+ */
+typedef struct rl_attention_ahead {
+    int count;
+    const char *row[RL_AHEAD];
+    int64_t bytes[RL_AHEAD];
+} rl_attention_ahead;
 
 /* The steps of a chunk of one head, common to its panels. */
 typedef struct rl_attention_chunk {
@@ -58,6 +68,7 @@ typedef struct rl_attention_panel {
     void *y;          /* NULL: only the state is wanted */
     bool accumulate;  /* adds to y */
     void *faded;      /* [vectors][RL_CHUNK][lanes] room */
+    const rl_attention_ahead *ahead;
 
     /* Set by `enter`. */
     bool multiplies; /* the entering state may take part in products of matrices */

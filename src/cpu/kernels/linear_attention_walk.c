@@ -87,6 +87,14 @@ RL_INLINE void multiply_outputs(const rl_attention_panel *p, int vectors)
     }
 }
 
+/* The part of `ahead` that belongs to the rows of the state from this one on. */
+RL_INLINE void fetch(const rl_attention_ahead *ahead, int64_t row, int64_t rows)
+{
+    enum { LINE = 64 };
+    for (int64_t i = ahead->count * row / rows; i < ahead->count * (row + BLOCK_ROWS) / rows; i++)
+        for (int64_t at = 0; at < ahead->bytes[i]; at += LINE) __builtin_prefetch(ahead->row[i] + at);
+}
+
 RL_INLINE void multiply_state(const rl_attention_panel *p, int vectors)
 {
     const rl_attention_chunk *c = p->chunk;
@@ -94,6 +102,7 @@ RL_INLINE void multiply_state(const rl_attention_panel *p, int vectors)
     vint most = {0};
     for (int64_t n = 0; n < c->state_rows; n += BLOCK_ROWS) {
         vreal sums[BLOCK_ROWS][RL_PANEL_VECTORS] = {{{0}}};
+        fetch(p->ahead, n, c->state_rows);
         multiply(sums, BLOCK_ROWS, vectors, (const real *)c->k + n * RL_CHUNK, RL_CHUNK, p->faded, RL_CHUNK, c->rows);
         for (int r = 0; r < BLOCK_ROWS; r++)
             for (int i = 0; i < vectors; i++) {
