@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_ROWS = 6 /* of a chunk, for products of matrices to win */ };
-
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -128,7 +126,7 @@ void rl_attention_prepare(const rl_attention_walk *w, const rl_attention_line *l
                                 .y_factor = factor + 2 * RL_CHUNK * w->real_size};
     c->rows = rl_attention_end_of(w, line, chunk) - begin;
     c->keys = w->keys, c->q_pitch = w->q_pitch, c->state_rows = w->state_rows;
-    c->may_multiply = w->may_multiply && c->rows >= LEAST_ROWS;
+    c->may_multiply = w->may_multiply && c->rows >= RL_LEAST_ROWS;
     c->q = memory + at.q, c->k = memory + at.k;
     c->mix = w->y.data || w->partner.data ? memory + at.mix : NULL;
     c->plain = w->wants_plain ? memory + at.plain : NULL;

@@ -4,6 +4,8 @@
 
 #include "linear_attention.h"
 
+enum { RL_LEAST_ROWS = 6 /* steps of a chunk, for products of matrices to win */ };
+
 typedef struct rl_attention_slot {
     rl_attention_chunk chunk;
     void *v_factor, *y_factor; /* [RL_CHUNK] of real */

@@ -4,7 +4,8 @@
 #include "linear_attention.h"
 
 enum {
-    SLAB = 64,            /* chunks prepared at a time where threads share them */
+    SLAB = 128, /* chunks prepared at a time where threads share them, of all lines */
+    LEAST_SLAB = 8,
     SMALL_WORK = 1 << 16, /* elements of states that one thread does in about the time of starting a team */
     GRABS = 16,           /* of tasks, a thread */
     RESIDENT_BYTES = 512 << 10
@@ -40,7 +41,7 @@ static size_t group_size(const rl_attention_need *need, int64_t lines, int64_t s
 
 static rl_attention_group group_in(const rl_attention_need *need, char *memory, int64_t lines, int64_t slots)
 {
-    rl_attention_group group = {.slab = SLAB, .workers = 1, .states = memory};
+    rl_attention_group group = {.slab = 1, .workers = 1, .states = memory};
     group.slots = group.states + (size_t)lines * need->states_size;
     group.extra = group.slots + (size_t)slots * need->slots_size;
     return group;
@@ -50,14 +51,16 @@ static rl_attention_group group_in(const rl_attention_need *need, char *memory, 
 static rill_status run_shared(rill_context *context, const rl_attention_need *need, int threads)
 {
     const int64_t lines = need->by_line ? 1 : need->lines;
+    const int64_t slab = SLAB / lines > LEAST_SLAB ? SLAB / lines : LEAST_SLAB;
     void *memory, *scratch;
-    rill_status status = rl_workspace_take(context, group_size(need, lines, lines * SLAB), &memory);
+    rill_status status = rl_workspace_take(context, group_size(need, lines, lines * slab), &memory);
     if (status == RILL_OK) status = rl_workspace_take(context, (size_t)threads * need->scratch_size, &scratch);
     if (status != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)
     {
-        rl_attention_group group = group_in(need, memory, lines, lines * SLAB);
+        rl_attention_group group = group_in(need, memory, lines, lines * slab);
         group.count = need->lines;
+        group.slab = slab;
         group.worker = omp_get_thread_num();
         group.workers = omp_get_num_threads();
         group.scratch = (char *)scratch + (size_t)group.worker * need->scratch_size;

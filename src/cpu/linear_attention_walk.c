@@ -36,12 +36,13 @@ void rl_attention_plan(rl_attention_walk *w)
     w->panels = (w->vectors + RL_PANEL_VECTORS - 1) / RL_PANEL_VECTORS;
     w->state_rows = round_up(w->keys, RL_STATE_ROWS);
     w->q_pitch = round_up(w->keys, lanes > RL_STATE_ROWS ? lanes : RL_STATE_ROWS);
-    w->chunks = (rl_longest_sequence(&w->offsets, w->sequences, w->length) + RL_CHUNK - 1) / RL_CHUNK;
+    const int64_t longest = rl_longest_sequence(&w->offsets, w->sequences, w->length);
+    w->chunks = (longest + RL_CHUNK - 1) / RL_CHUNK;
     w->panel_size = (size_t)(RL_PANEL_VECTORS * w->state_rows) * w->vector_size + 64;
     w->slot_size = rl_attention_slot_size(w);
     w->scratch_size = 5 * RL_PANEL_VECTORS * RL_CHUNK * w->vector_size + 2 * RL_CHUNK * w->real_size;
     w->scratch_size = (w->scratch_size + 255) & ~(size_t)255;
-    w->may_multiply = wins_by_products(w);
+    w->may_multiply = longest >= RL_LEAST_ROWS && wins_by_products(w);
 }
 
 rl_attention_line rl_attention_line_of(const rl_attention_walk *w, int64_t index)
@@ -93,7 +94,7 @@ static void load_state(const rl_attention_walk *w, const rl_attention_line *line
         w->kernels->load(state.numbers + (size_t)v * column, lanes, &from, w->keys,
                          least(lanes, w->values - channel));
     }
-    if (w->start.data)
+    if (w->start.data && w->may_multiply)
         *state.largest = w->kernels->attention->largest(state.numbers, vectors_of(w, panel) * w->state_rows);
 }
 
@@ -295,7 +296,7 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
                             .v_factor = slot->has_v_factor ? slot->v_factor : NULL,
                             .y_factor = slot->has_y_factor ? slot->y_factor : NULL,
                             .state = state.numbers,
-                            .largest = state.largest,
+                            .largest = w->may_multiply ? state.largest : NULL,
                             .y = reads ? room.y : NULL,
                             .accumulate = place->member > 0,
                             .faded = room.faded,

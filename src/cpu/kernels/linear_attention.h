@@ -64,7 +64,7 @@ typedef struct rl_attention_panel {
     const void *v_factor; /* [RL_CHUNK]; NULL: 1 */
     const void *y_factor; /* [RL_CHUNK]; NULL: 1 */
     void *state;
-    int64_t *largest; /* bits of the state's largest magnitude, kept up to date */
+    int64_t *largest; /* bits of the state's largest magnitude, kept up to date; NULL where no chunk may multiply */
     void *y;          /* NULL: only the state is wanted */
     bool accumulate;  /* adds to y */
     void *faded;      /* [vectors][RL_CHUNK][lanes] room */

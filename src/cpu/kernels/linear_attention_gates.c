@@ -74,7 +74,7 @@ static void find_steady(rl_attention_gates *g)
     const rl_attention_chunk *c = p->chunk;
     const bool calm = is_calm(g);
     double growth = 1, run = 1;
-    int64_t most = 0, states = greater(g->entry_largest, *p->largest);
+    int64_t most = 0, states = p->multiplies ? greater(g->entry_largest, *p->largest) : 0;
     g->begin = g->end = 0;
     if (!p->multiplies || states > bits_of(GATES_STATE_MOST)) return;
     for (; g->end < c->rows; g->end++) { /* q, dy: from the chunk's end to its begin */

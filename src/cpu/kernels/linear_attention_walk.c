@@ -40,7 +40,7 @@ void RL_NAME(rl_attention_enter)(rl_attention_panel *p)
         }
     }
     p->steady = p->multiplies ? c->steady : 0;
-    if (*p->largest > bits_of(MODERATE_STATE)) p->steady = lesser(p->steady, c->fades);
+    if (p->multiplies && *p->largest > bits_of(MODERATE_STATE)) p->steady = lesser(p->steady, c->fades);
     if (greatest_lane(most) > bits_of(c->fades < c->rows ? MODERATE_INPUT : INPUT_MOST)) look_at_values(p);
 }
 
@@ -153,7 +153,7 @@ RL_INLINE void walk_steps(const rl_attention_panel *p, int vectors, bool leaves)
     if (c->keys == 0) memset(sums, 0, sizeof sums);
     for (; n + BLOCK_ROWS <= c->keys; n += BLOCK_ROWS) walk_rows(p, sums, n, BLOCK_ROWS, vectors, leaves);
     for (; n < c->keys; n++) walk_rows(p, sums, n, 1, vectors, leaves);
-    if (leaves) *p->largest = RL_NAME(rl_attention_largest)(p->state, vectors * c->state_rows);
+    if (leaves && p->largest) *p->largest = RL_NAME(rl_attention_largest)(p->state, vectors * c->state_rows);
     for (int64_t t = 0; t < c->rows && p->y; t++) {
         vreal step[RL_PANEL_VECTORS];
         for (int i = 0; i < vectors; i++) step[i] = sums[i * RL_CHUNK + t];
