@@ -75,6 +75,36 @@ typedef struct rl_selective_scan_problem {
     double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
 } rl_selective_scan_problem;
 
+/* Types: see rill_selective_scan_backward_args.  At least one output has an element. */
+typedef struct rl_selective_scan_backward_problem {
+    int64_t batch, length, channels, states, groups;
+    int64_t sequences;
+    rill_tensor x;           /* [batch, length, channels] */
+    rill_tensor delta;       /* [batch, length, channels] */
+    rill_tensor A;           /* [channels, states] */
+    rill_tensor B;           /* [batch, length, groups, states] */
+    rill_tensor C;           /* [batch, length, groups, states] */
+    rill_tensor D;           /* [channels] or absent */
+    rill_tensor z;           /* [batch, length, channels] or absent */
+    rill_tensor delta_bias;  /* [channels] or absent */
+    rill_tensor h_init;      /* [sequences, channels, states] or absent */
+    rill_tensor offsets;     /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor dy;          /* [batch, length, channels] or absent: zero */
+    rill_tensor dh_final;    /* [sequences, channels, states] or absent: zero */
+    rill_tensor dx;          /* [batch, length, channels] or absent: not wanted; so are all that follow */
+    rill_tensor ddelta;      /* [batch, length, channels] */
+    rill_tensor dA;          /* [channels, states]; this and the next two are written also where no step is */
+    rill_tensor dD;          /* [channels]; only with D */
+    rill_tensor ddelta_bias; /* [channels]; only with delta_bias */
+    rill_tensor dB;          /* [batch, length, groups, states]; these two are zero where there are no channels */
+    rill_tensor dC;          /* [batch, length, groups, states] */
+    rill_tensor dz;          /* [batch, length, channels]; only with z */
+    rill_tensor dh_init;     /* [sequences, channels, states]; only with h_init */
+    bool delta_softplus;
+    bool reverse;                /* of the forward recurrence: the gradients run the other way */
+    double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
+} rl_selective_scan_backward_problem;
+
 typedef struct rl_selective_layer_problem {
     int64_t batch, length, channels, states;
     int64_t rank;             /* of the step size; meaningful only with W_delta_down */
@@ -95,6 +125,38 @@ typedef struct rl_selective_layer_problem {
     bool reverse;
     double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
 } rl_selective_layer_problem;
+
+/* Types: see rill_selective_layer_backward_args.  At least one output has an element. */
+typedef struct rl_selective_layer_backward_problem {
+    int64_t batch, length, channels, states;
+    int64_t rank; /* as in the forward problem */
+    int64_t sequences;
+    rill_tensor x;               /* [batch, length, channels] */
+    rill_tensor W_delta;         /* [channels, channels], or [channels, rank] with W_delta_down */
+    rill_tensor W_delta_down;    /* [rank, channels] or absent (dtype RILL_ABSENT; rank may be 0 when given) */
+    rill_tensor W_B;             /* [states, channels] */
+    rill_tensor W_C;             /* [states, channels] */
+    rill_tensor A_log;           /* [channels, states] */
+    rill_tensor b_delta;         /* [channels] or absent */
+    rill_tensor D;               /* [channels] or absent */
+    rill_tensor z;               /* [batch, length, channels] or absent */
+    rill_tensor h_init;          /* [sequences, channels, states] or absent */
+    rill_tensor offsets;         /* i64 [sequences + 1] or absent; with it batch is 1 */
+    rill_tensor dy;              /* [batch, length, channels] or absent: zero */
+    rill_tensor dh_final;        /* [sequences, channels, states] or absent: zero */
+    rill_tensor dx;              /* [batch, length, channels] or absent: not wanted; so are all that follow */
+    rill_tensor dW_delta;        /* the shape of W_delta; this and the next six are written also where no step is */
+    rill_tensor dW_delta_down;   /* [rank, channels]; only with W_delta_down */
+    rill_tensor dW_B;            /* [states, channels] */
+    rill_tensor dW_C;            /* [states, channels] */
+    rill_tensor dA_log;          /* [channels, states] */
+    rill_tensor db_delta;        /* [channels]; only with b_delta */
+    rill_tensor dD;              /* [channels]; only with D */
+    rill_tensor dz;              /* [batch, length, channels]; only with z */
+    rill_tensor dh_init;         /* [sequences, channels, states]; only with h_init */
+    bool reverse;                /* of the forward recurrence: the gradients run the other way */
+    double delta_min, delta_max; /* resolved: -inf and +inf where no clamp acts */
+} rl_selective_layer_backward_problem;
 
 /* Types: see rill_linear_attention_args.  With wide_outputs backends y and the states may be f64 beside any input. */
 typedef struct rl_linear_attention_problem {
@@ -168,7 +230,10 @@ typedef struct rl_backend {
     rill_status (*scan)(rill_context *context, const rl_scan_problem *problem);
     rill_status (*scan_backward)(rill_context *context, const rl_scan_backward_problem *problem);
     rill_status (*selective_scan)(rill_context *context, const rl_selective_scan_problem *problem);
+    rill_status (*selective_scan_backward)(rill_context *context, const rl_selective_scan_backward_problem *problem);
     rill_status (*selective_layer)(rill_context *context, const rl_selective_layer_problem *problem);
+    rill_status (*selective_layer_backward)(rill_context *context,
+                                            const rl_selective_layer_backward_problem *problem);
     rill_status (*linear_attention)(rill_context *context, const rl_linear_attention_problem *problem);
     rill_status (*linear_attention_backward)(rill_context *context,
                                              const rl_linear_attention_backward_problem *problem);

@@ -150,25 +150,6 @@ static const rl_signature backward_signature = {
     .reserved = offsetof(rill_linear_attention_backward_args, reserved),
 };
 
-static bool is_given(const rill_tensor *tensor)
-{
-    return tensor->dtype != RILL_ABSENT;
-}
-
-static rill_status check_wanted(rill_context *context, const rill_linear_attention_backward_args *args)
-{
-    if (is_given(&args->dgate) && !is_given(&args->gate))
-        return rl_fail(context, RILL_INVALID_NULL,
-                       "gate: not given, expected a tensor [batch, length, heads] (dgate is given)");
-    if (is_given(&args->dbeta) && !is_given(&args->beta))
-        return rl_fail(context, RILL_INVALID_NULL,
-                       "beta: not given, expected a tensor [batch, length, heads] (dbeta is given)");
-    if (is_given(&args->dS_init) && !is_given(&args->S_init))
-        return rl_fail(context, RILL_INVALID_NULL,
-                       "S_init: not given, expected a tensor [sequences, heads, keys, values] (dS_init is given)");
-    return RILL_OK;
-}
-
 static bool is_wanted(const rl_linear_attention_backward_problem *problem)
 {
     return problem->dq.data || problem->dk.data || problem->dv.data || problem->dgate.data || problem->dbeta.data ||
@@ -187,7 +168,6 @@ rill_status rill_linear_attention_backward(rill_context *context, const rill_lin
     rill_status status = rl_check(context, &backward_signature, args, &problem);
     if (status == RILL_OK) status = check_heads(context, problem.query_heads, problem.heads);
     if (status == RILL_OK) status = check_states(context, problem.heads, problem.keys, problem.values);
-    if (status == RILL_OK) status = check_wanted(context, args);
     if (status == RILL_OK) status = check_scale(context, args->scale, &problem.scale);
     if (status != RILL_OK) return status;
     problem.gate_is_log = args->gate_is_log;

@@ -88,20 +88,11 @@ static const rl_signature backward_signature = {
     .reserved = offsetof(rill_scan_backward_args, reserved),
 };
 
-static bool is_given(const rill_tensor *tensor)
-{
-    return tensor->dtype != RILL_ABSENT;
-}
-
 static rill_status check_wanted(rill_context *context, const rill_scan_backward_args *args)
 {
-    if (is_given(&args->da) && !is_given(&args->h))
-        return rl_fail(context, RILL_INVALID_NULL,
-                       "h: not given, expected a tensor [batch, length, channels] (da is given)");
-    if (is_given(&args->dh_init) && !is_given(&args->h_init))
-        return rl_fail(context, RILL_INVALID_NULL,
-                       "h_init: not given, expected a tensor [sequences, channels] (dh_init is given)");
-    return RILL_OK;
+    if (args->da.dtype == RILL_ABSENT || args->h.dtype != RILL_ABSENT) return RILL_OK;
+    return rl_fail(context, RILL_INVALID_NULL,
+                   "h: not given, expected a tensor [batch, length, channels] (da is given)");
 }
 
 static rill_status run_backward(rill_context *context, const void *problem)

@@ -1,4 +1,4 @@
-/* selective_layer, the front: the arguments as data, and the way to the backend. */
+/* selective_layer, the front: the arguments of both directions as data, and the way to the backend. */
 #include <rill/selective_layer.h>
 
 #include <stddef.h>
@@ -9,13 +9,18 @@
 
 enum { CHANNELS = RL_OWN_SIZE, STATES, RANK, SIZES };
 
-typedef rill_selective_layer_args args_type;
-typedef rl_selective_layer_problem problem_type;
+/* clang-format off */
+#define BY_CHANNEL {RL_BATCH, RL_LENGTH, CHANNELS}
+#define OF_STATES {RL_SEQUENCES, CHANNELS, STATES}
+/* clang-format on */
 
-#define PLACE(field) #field, offsetof(args_type, field), offsetof(problem_type, field)
+/* Forward */
+
+#define PLACE(field) #field, offsetof(rill_selective_layer_args, field), offsetof(rl_selective_layer_problem, field)
+#define SIZE(field) #field, offsetof(rl_selective_layer_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
     {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
     {PLACE(W_delta_down), RL_OPTIONAL_INPUT, RL_WEIGHT, 2, {RANK, CHANNELS}, NULL},
     {PLACE(W_delta), RL_INPUT, RL_WEIGHT, 2, {CHANNELS, RANK}, NULL},
@@ -24,20 +29,20 @@ static const rl_argument arguments[] = {
     {PLACE(A_log), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
     {PLACE(b_delta), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
     {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, NULL},
-    {PLACE(y), RL_OUTPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, "h_init"},
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    {PLACE(y), RL_OUTPUT, RL_RESULT, 3, BY_CHANNEL, NULL},
+    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, OF_STATES, "h_init"},
 };
 
-/* Without W_delta_down the rank is the channels: W_delta is square. */
+/* Without W_delta_down the rank is the channels: W_delta is square.  So it is below. */
 static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS, NULL},
-    [STATES] = {"states", offsetof(problem_type, states), STATES, NULL},
-    [RANK] = {"rank", offsetof(problem_type, rank), CHANNELS, "W_delta_down"},
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
+    [STATES] = {SIZE(states), STATES, NULL},
+    [RANK] = {SIZE(rank), CHANNELS, "W_delta_down"},
 };
 
 static const rl_signature signature = {
@@ -46,7 +51,7 @@ static const rl_signature signature = {
     .argument_count = sizeof arguments / sizeof arguments[0],
     .sizes = sizes,
     .size_count = SIZES,
-    .reserved = offsetof(args_type, reserved),
+    .reserved = offsetof(rill_selective_layer_args, reserved),
 };
 
 static rill_status run(rill_context *context, const void *problem)
@@ -56,7 +61,7 @@ static rill_status run(rill_context *context, const void *problem)
 
 rill_status rill_selective_layer(rill_context *context, const rill_selective_layer_args *args)
 {
-    problem_type problem = {0};
+    rl_selective_layer_problem problem = {0};
     if (!context) return RILL_INVALID_NULL;
     rill_status status = rl_check(context, &signature, args, &problem);
     if (status == RILL_OK)
@@ -66,4 +71,83 @@ rill_status rill_selective_layer(rill_context *context, const rill_selective_lay
     if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
 
     return rl_dispatch(context, &signature, args, &problem, context->backend->selective_layer ? run : NULL);
+}
+
+#undef PLACE
+#undef SIZE
+
+/* Backward */
+
+#define PLACE(field)                                                                                                 \
+#field, offsetof(rill_selective_layer_backward_args, field), offsetof(rl_selective_layer_backward_problem, field)
+#define SIZE(field) #field, offsetof(rl_selective_layer_backward_problem, field)
+
+static const rl_argument backward_arguments[] = {
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {PLACE(W_delta_down), RL_OPTIONAL_INPUT, RL_WEIGHT, 2, {RANK, CHANNELS}, NULL},
+    {PLACE(W_delta), RL_INPUT, RL_WEIGHT, 2, {CHANNELS, RANK}, NULL},
+    {PLACE(W_B), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
+    {PLACE(W_C), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
+    {PLACE(A_log), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
+    {PLACE(b_delta), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    {PLACE(dy), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
+    {PLACE(dx), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dW_delta), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 2, {CHANNELS, RANK}, NULL},
+    {PLACE(dW_delta_down), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 2, {RANK, CHANNELS}, NULL},
+    {PLACE(dW_B), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 2, {STATES, CHANNELS}, NULL},
+    {PLACE(dW_C), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 2, {STATES, CHANNELS}, NULL},
+    {PLACE(dA_log), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 2, {CHANNELS, STATES}, NULL},
+    {PLACE(db_delta), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 1, {CHANNELS}, NULL},
+    {PLACE(dD), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 1, {CHANNELS}, NULL},
+    {PLACE(dz), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
+};
+
+static const rl_size backward_sizes[SIZES] = {
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
+    [STATES] = {SIZE(states), STATES, NULL},
+    [RANK] = {SIZE(rank), CHANNELS, "W_delta_down"},
+};
+
+static const rl_signature backward_signature = {
+    .name = "selective_layer_backward",
+    .arguments = backward_arguments,
+    .argument_count = sizeof backward_arguments / sizeof backward_arguments[0],
+    .sizes = backward_sizes,
+    .size_count = SIZES,
+    .reserved = offsetof(rill_selective_layer_backward_args, reserved),
+};
+
+static bool is_wanted(const rl_selective_layer_backward_problem *problem)
+{
+    return problem->dx.data || problem->dW_delta.data || problem->dW_delta_down.data || problem->dW_B.data ||
+           problem->dW_C.data || problem->dA_log.data || problem->db_delta.data || problem->dD.data ||
+           problem->dz.data || problem->dh_init.data;
+}
+
+static rill_status run_backward(rill_context *context, const void *problem)
+{
+    return context->backend->selective_layer_backward(context, problem);
+}
+
+rill_status rill_selective_layer_backward(rill_context *context, const rill_selective_layer_backward_args *args)
+{
+    rl_selective_layer_backward_problem problem = {0};
+    if (!context) return RILL_INVALID_NULL;
+    rill_status status = rl_check(context, &backward_signature, args, &problem);
+    if (status == RILL_OK)
+        status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
+    if (status != RILL_OK) return status;
+    problem.reverse = args->reverse;
+    if (!is_wanted(&problem)) return RILL_OK; /* none wanted, or all empty */
+    return rl_dispatch(context, &backward_signature, args, &problem,
+                       context->backend->selective_layer_backward ? run_backward : NULL);
 }

@@ -1,4 +1,5 @@
-/* selective_scan, the front: the arguments as data, what the rows cannot say, and the way to the backend. */
+/* selective_scan, the front: the arguments of both directions as data, what the rows cannot say, and the way to the
+ * backend. */
 #include <rill/selective_scan.h>
 
 #include <inttypes.h>
@@ -10,33 +11,48 @@
 
 enum { CHANNELS = RL_OWN_SIZE, STATES, GROUPS, SIZES };
 
-typedef rill_selective_scan_args args_type;
-typedef rl_selective_scan_problem problem_type;
+/* clang-format off */
+#define BY_CHANNEL {RL_BATCH, RL_LENGTH, CHANNELS}
+#define BY_GROUP {RL_BATCH, RL_LENGTH, GROUPS, STATES}
+#define OF_STATES {RL_SEQUENCES, CHANNELS, STATES}
+/* clang-format on */
 
-#define PLACE(field) #field, offsetof(args_type, field), offsetof(problem_type, field)
+static rill_status check_groups(rill_context *context, int64_t groups, int64_t channels)
+{
+    if (groups < 1)
+        return rl_fail(context, RILL_INVALID_SHAPE, "B: axis 2 is %" PRId64 ", expected at least 1 (groups)", groups);
+    if (channels % groups == 0) return RILL_OK;
+    return rl_fail(context, RILL_INVALID_SHAPE,
+                   "B: axis 2 is %" PRId64 ", expected a divisor of %" PRId64 " (channels of x)", groups, channels);
+}
+
+/* Forward */
+
+#define PLACE(field) #field, offsetof(rill_selective_scan_args, field), offsetof(rl_selective_scan_problem, field)
+#define SIZE(field) #field, offsetof(rl_selective_scan_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
     {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
     {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
-    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, {RL_BATCH, RL_LENGTH, GROUPS, STATES}, NULL},
-    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, {RL_BATCH, RL_LENGTH, GROUPS, STATES}, NULL},
+    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
+    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
     {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
     {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, NULL},
-    {PLACE(y), RL_OUTPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, "x"},
-    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, {RL_SEQUENCES, CHANNELS, STATES}, "h_init"},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    {PLACE(y), RL_OUTPUT, RL_RESULT, 3, BY_CHANNEL, "x"},
+    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, OF_STATES, "h_init"},
 };
 
 static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(problem_type, batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {"length", offsetof(problem_type, length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {"sequences", offsetof(problem_type, sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {"channels", offsetof(problem_type, channels), CHANNELS, NULL},
-    [STATES] = {"states", offsetof(problem_type, states), STATES, NULL},
-    [GROUPS] = {"groups", offsetof(problem_type, groups), GROUPS, NULL},
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
+    [STATES] = {SIZE(states), STATES, NULL},
+    [GROUPS] = {SIZE(groups), GROUPS, NULL},
 };
 
 static const rl_signature signature = {
@@ -45,19 +61,8 @@ static const rl_signature signature = {
     .argument_count = sizeof arguments / sizeof arguments[0],
     .sizes = sizes,
     .size_count = SIZES,
-    .reserved = offsetof(args_type, reserved),
+    .reserved = offsetof(rill_selective_scan_args, reserved),
 };
-
-static rill_status check_groups(rill_context *context, const problem_type *problem)
-{
-    if (problem->groups < 1)
-        return rl_fail(context, RILL_INVALID_SHAPE, "B: axis 2 is %" PRId64 ", expected at least 1 (groups)",
-                       problem->groups);
-    if (problem->channels % problem->groups == 0) return RILL_OK;
-    return rl_fail(context, RILL_INVALID_SHAPE,
-                   "B: axis 2 is %" PRId64 ", expected a divisor of %" PRId64 " (channels of x)", problem->groups,
-                   problem->channels);
-}
 
 static rill_status run(rill_context *context, const void *problem)
 {
@@ -66,10 +71,10 @@ static rill_status run(rill_context *context, const void *problem)
 
 rill_status rill_selective_scan(rill_context *context, const rill_selective_scan_args *args)
 {
-    problem_type problem = {0};
+    rl_selective_scan_problem problem = {0};
     if (!context) return RILL_INVALID_NULL;
     rill_status status = rl_check(context, &signature, args, &problem);
-    if (status == RILL_OK) status = check_groups(context, &problem);
+    if (status == RILL_OK) status = check_groups(context, problem.groups, problem.channels);
     if (status == RILL_OK)
         status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
     if (status != RILL_OK) return status;
@@ -78,4 +83,82 @@ rill_status rill_selective_scan(rill_context *context, const rill_selective_scan
     if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
 
     return rl_dispatch(context, &signature, args, &problem, context->backend->selective_scan ? run : NULL);
+}
+
+#undef PLACE
+#undef SIZE
+
+/* Backward */
+
+#define PLACE(field)                                                                                                 \
+#field, offsetof(rill_selective_scan_backward_args, field), offsetof(rl_selective_scan_backward_problem, field)
+#define SIZE(field) #field, offsetof(rl_selective_scan_backward_problem, field)
+
+static const rl_argument backward_arguments[] = {
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
+    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
+    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
+    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    {PLACE(dy), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
+    {PLACE(dx), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(ddelta), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dA), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 2, {CHANNELS, STATES}, NULL},
+    {PLACE(dB), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 4, BY_GROUP, NULL},
+    {PLACE(dC), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 4, BY_GROUP, NULL},
+    {PLACE(dD), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 1, {CHANNELS}, NULL},
+    {PLACE(dz), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(ddelta_bias), RL_OPTIONAL_OUTPUT, RL_PARAMETER_GRADIENT, 1, {CHANNELS}, NULL},
+    {PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
+};
+
+static const rl_size backward_sizes[SIZES] = {
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
+    [STATES] = {SIZE(states), STATES, NULL},
+    [GROUPS] = {SIZE(groups), GROUPS, NULL},
+};
+
+static const rl_signature backward_signature = {
+    .name = "selective_scan_backward",
+    .arguments = backward_arguments,
+    .argument_count = sizeof backward_arguments / sizeof backward_arguments[0],
+    .sizes = backward_sizes,
+    .size_count = SIZES,
+    .reserved = offsetof(rill_selective_scan_backward_args, reserved),
+};
+
+static bool is_wanted(const rl_selective_scan_backward_problem *problem)
+{
+    return problem->dx.data || problem->ddelta.data || problem->dA.data || problem->dB.data || problem->dC.data ||
+           problem->dD.data || problem->dz.data || problem->ddelta_bias.data || problem->dh_init.data;
+}
+
+static rill_status run_backward(rill_context *context, const void *problem)
+{
+    return context->backend->selective_scan_backward(context, problem);
+}
+
+rill_status rill_selective_scan_backward(rill_context *context, const rill_selective_scan_backward_args *args)
+{
+    rl_selective_scan_backward_problem problem = {0};
+    if (!context) return RILL_INVALID_NULL;
+    rill_status status = rl_check(context, &backward_signature, args, &problem);
+    if (status == RILL_OK) status = check_groups(context, problem.groups, problem.channels);
+    if (status == RILL_OK)
+        status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
+    if (status != RILL_OK) return status;
+    problem.delta_softplus = args->delta_softplus;
+    problem.reverse = args->reverse;
+    if (!is_wanted(&problem)) return RILL_OK; /* none wanted, or all empty */
+    return rl_dispatch(context, &backward_signature, args, &problem,
+                       context->backend->selective_scan_backward ? run_backward : NULL);
 }

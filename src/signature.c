@@ -32,11 +32,17 @@ static bool is_given(const check *c, const rl_argument *argument)
     return tensor_of(c, argument)->dtype != RILL_ABSENT;
 }
 
-static bool is_named_given(const check *c, const char *name)
+static const rl_argument *find(const check *c, const char *name)
 {
     for (int k = 0; k < c->signature->argument_count; k++)
-        if (strcmp(c->signature->arguments[k].name, name) == 0) return is_given(c, &c->signature->arguments[k]);
-    return false;
+        if (strcmp(c->signature->arguments[k].name, name) == 0) return &c->signature->arguments[k];
+    return NULL;
+}
+
+static bool is_named_given(const check *c, const char *name)
+{
+    const rl_argument *argument = find(c, name);
+    return argument && is_given(c, argument);
 }
 
 /* The size that stands for `size`: itself, or what it falls back to while the argument that binds it is not given. */
@@ -106,6 +112,10 @@ static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
     case RL_PARAMETER:
         types[0] = types[1] = accumulation(lead);
         break;
+    case RL_PARAMETER_GRADIENT:
+        types[0] = types[1] = accumulation(lead);
+        if (lead == RILL_F64) types[1] = RILL_F32;
+        break;
     case RL_STATE:
         types[0] = accumulation(lead);
         break;
@@ -121,8 +131,8 @@ static void list_types(rl_kind kind, rill_dtype lead, rill_dtype types[2])
 
 static bool may_be_wide(rl_kind kind)
 {
-    return kind == RL_RESULT || kind == RL_RESULT_F32 || kind == RL_GRADIENT || kind == RL_STATE ||
-           kind == RL_STATE_GRADIENT;
+    return kind == RL_RESULT || kind == RL_RESULT_F32 || kind == RL_GRADIENT || kind == RL_PARAMETER_GRADIENT ||
+           kind == RL_STATE || kind == RL_STATE_GRADIENT;
 }
 
 static rill_status check_leader(const check *c, const rl_argument *leader)
@@ -266,6 +276,16 @@ static rill_status check_offsets(const check *c, const rl_argument *argument)
     return RILL_OK;
 }
 
+/* The gradient dX of an input X is there only with X. */
+static rill_status check_gradient(const check *c, const rl_argument *output)
+{
+    const rl_argument *input = output->name[0] == 'd' ? find(c, output->name + 1) : NULL;
+    char text[128];
+    if (!input || is_given(c, input)) return RILL_OK;
+    return rl_fail(c->context, RILL_INVALID_NULL, "%s: not given, expected a tensor %s (%s is given)", input->name,
+                   axes_text(c, input, text, sizeof text), output->name);
+}
+
 static rill_status check_reserved(const check *c)
 {
     const uint64_t *reserved = (const uint64_t *)((const char *)c->args + c->signature->reserved);
@@ -304,6 +324,8 @@ rill_status rl_check(rill_context *context, const rl_signature *signature, const
         if (is_given(&c, &arguments[k]) && is_output(&arguments[k])) status = check_output_overlap(&c, k);
     for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
         if (is_given(&c, &arguments[k]) && arguments[k].kind == RL_OFFSETS) status = check_offsets(&c, &arguments[k]);
+    for (int k = 0; k < signature->argument_count && status == RILL_OK; k++)
+        if (is_given(&c, &arguments[k]) && is_output(&arguments[k])) status = check_gradient(&c, &arguments[k]);
     if (status == RILL_OK) status = check_reserved(&c);
     if (status == RILL_OK) fill_problem(&c, problem);
     return status;

@@ -24,16 +24,17 @@ typedef enum rl_role { RL_INPUT, RL_OPTIONAL_INPUT, RL_OUTPUT, RL_OPTIONAL_OUTPU
  * beside complex activations, on backends with wide outputs.
  */
 typedef enum rl_kind {
-    RL_ACTIVATION,     /* the type of the first row */
-    RL_RESULT,         /* the same; wide too */
-    RL_RESULT_F32,     /* the same, or f32 when that is 16-bit; wide too */
-    RL_GRADIENT,       /* of an activation: its type, or f32 where that is real; wide too */
-    RL_WEIGHT,         /* the type of the first row, or f32 when that is 16-bit */
-    RL_GATE,           /* the same */
-    RL_PARAMETER,      /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first row */
-    RL_STATE,          /* the accumulation type or the type of the first row; wide too */
-    RL_STATE_GRADIENT, /* the same, or f32 where that is real; wide too */
-    RL_OFFSETS         /* i64 [sequences + 1]: binds the sequences and forces a batch of 1 */
+    RL_ACTIVATION, /* the type of the first row */
+    RL_RESULT,     /* the same; wide too */
+    RL_RESULT_F32, /* the same, or f32 when that is 16-bit; wide too */
+    RL_GRADIENT,   /* of an activation: its type, or f32 where that is real; wide too */
+    RL_WEIGHT,     /* the type of the first row, or f32 when that is 16-bit */
+    RL_GATE,       /* the same */
+    RL_PARAMETER,  /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first row */
+    RL_PARAMETER_GRADIENT, /* the same, or f32; wide too */
+    RL_STATE,              /* the accumulation type or the type of the first row; wide too */
+    RL_STATE_GRADIENT,     /* the same, or f32 where that is real; wide too */
+    RL_OFFSETS             /* i64 [sequences + 1]: binds the sequences and forces a batch of 1 */
 } rl_kind;
 
 typedef struct rl_argument {
@@ -66,7 +67,7 @@ typedef struct rl_signature {
 /*
  * Checks every tensor of args and fills the tensors and sizes of the problem.  Tensors without elements get data
  * NULL. Order of checks: presence, then of each argument type, device, rank, sizes, strides; then overlaps; then
- * offsets.
+ * offsets; then gradients, each of which wants the input that it is of.
  */
 rill_status rl_check(rill_context *context, const rl_signature *signature, const void *args, void *problem);
 

@@ -6,7 +6,9 @@
 const op *const op_table[] = {&op_scan,
                               &op_scan_backward,
                               &op_selective_scan,
+                              &op_selective_scan_backward,
                               &op_selective_layer,
+                              &op_selective_layer_backward,
                               &op_linear_attention,
                               &op_linear_attention_backward,
                               NULL};
@@ -130,6 +132,7 @@ rill_dtype op_default_type(op_kind kind, rill_dtype activations)
     case OP_OFFSETS:
         return RILL_I64;
     case OP_PARAMETER:
+    case OP_PARAMETER_GRADIENT:
     case OP_STATE:
     case OP_STATE_GRADIENT:
         break;

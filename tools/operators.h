@@ -20,9 +20,10 @@ typedef enum op_kind {
     OP_GATE,       /* the same; so is the next */
     OP_RESULT_F32, /* an output */
     OP_PARAMETER,  /* the accumulation type: f64 with f64, f32 with smaller ones, else complex as the first tensor */
-    OP_STATE,      /* the accumulation type or the type of the first tensor */
-    OP_STATE_GRADIENT, /* the same, or f32 where that is real */
-    OP_OFFSETS         /* i64 */
+    OP_PARAMETER_GRADIENT, /* the same, or f32 */
+    OP_STATE,              /* the accumulation type or the type of the first tensor */
+    OP_STATE_GRADIENT,     /* the same, or f32 where that is real */
+    OP_OFFSETS             /* i64 */
 } op_kind;
 
 /* A normal value of this mean and deviation (weights are also scaled by 1/sqrt(last axis)), or what is made of it. */

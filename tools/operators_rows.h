@@ -12,7 +12,7 @@
 #define SEQUENCES_ARE_ROWS {"sequences", "offsets", "batch"}
 /* clang-format on */
 
-extern const op op_scan, op_scan_backward, op_selective_scan, op_selective_layer, op_linear_attention,
-    op_linear_attention_backward;
+extern const op op_scan, op_scan_backward, op_selective_scan, op_selective_scan_backward, op_selective_layer,
+    op_selective_layer_backward, op_linear_attention, op_linear_attention_backward;
 
 #endif

@@ -1,4 +1,4 @@
-/* selective_layer: the projections of a Mamba block and its selective scan in one call. */
+/* selective_layer: the projections of a Mamba block and its selective scan in one call, forward and backward. */
 #ifndef RILL_SELECTIVE_LAYER_H
 #define RILL_SELECTIVE_LAYER_H
 
@@ -49,6 +49,64 @@ typedef struct rill_selective_layer_args {
  * Source: Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023, sections 3.2 to 3.4.
  */
 RILL_API rill_status rill_selective_layer(rill_context *context, const rill_selective_layer_args *args);
+
+/*
+ * Formula: with dx', ddelta, dA, dB and dC as rill_selective_scan_backward has them of x, delta, A, B and C, and p
+ * for (x W_delta_downᵀ) or, without W_delta_down, x, for every step t:
+ *
+ *     dW_delta = Σ_t ddelta_tᵀ p_t,    dW_B = Σ_t dB_tᵀ x_t,    dW_C = Σ_t dC_tᵀ x_t
+ *     dp_t = ddelta_t W_delta,    dW_delta_down = Σ_t dp_tᵀ x_t
+ *     dx_t = dx'_t + dB_t W_B + dC_t W_C + dp_t W_delta_down      without W_delta_down the last term is dp_t
+ *     dA_log = dA · A,    db_delta = Σ_t ddelta_t
+ *
+ * and dD, dz and dh_init as there.  Sums over t are over all sequences.
+ *
+ * Types: dy, dx, dz and each dW_*: the type of x, or f32.  dA_log, db_delta, dD: that of A_log, or f32.  dh_final,
+ * dh_init: those of a state, or f32.  A reference context also takes gradients in f64.  What lies between (delta, B,
+ * C, the low rank, and their gradients) is never rounded to a 16-bit type.
+ *
+ * Upstream gradients that are absent are zero; gradients that are absent are not computed.  The gradient of an input
+ * with strides of 0 is that of each element: summing it is the caller's.
+ *
+ * Aliasing: no output may overlap anything.
+ */
+typedef struct rill_selective_layer_backward_args {
+    rill_tensor x;             /* [batch, length, channels] these as in the forward call */
+    rill_tensor W_delta;       /* [channels, channels], or [channels, rank] with W_delta_down */
+    rill_tensor W_delta_down;  /* [rank, channels] */
+    rill_tensor W_B;           /* [states, channels] */
+    rill_tensor W_C;           /* [states, channels] */
+    rill_tensor A_log;         /* [channels, states] */
+    rill_tensor b_delta;       /* [channels] */
+    rill_tensor D;             /* [channels] */
+    rill_tensor z;             /* [batch, length, channels] */
+    rill_tensor h_init;        /* [sequences, channels, states] */
+    rill_tensor offsets;       /* i64 [sequences + 1] */
+    rill_tensor dy;            /* [batch, length, channels], optional: the gradient of y */
+    rill_tensor dh_final;      /* [sequences, channels, states], optional: the gradient of h_final */
+    rill_tensor dx;            /* output [batch, length, channels], optional */
+    rill_tensor dW_delta;      /* output, of the shape of W_delta, optional */
+    rill_tensor dW_delta_down; /* output [rank, channels], optional; only with W_delta_down */
+    rill_tensor dW_B;          /* output [states, channels], optional */
+    rill_tensor dW_C;          /* output [states, channels], optional */
+    rill_tensor dA_log;        /* output [channels, states], optional */
+    rill_tensor db_delta;      /* output [channels], optional; only with b_delta */
+    rill_tensor dD;            /* output [channels], optional; only with D */
+    rill_tensor dz;            /* output [batch, length, channels], optional; only with z */
+    rill_tensor dh_init;       /* output [sequences, channels, states], optional; only with h_init */
+
+    bool reverse; /* these as in the forward call */
+    double delta_min;
+    double delta_max;
+    uint64_t reserved[8]; /* zero */
+} rill_selective_layer_backward_args;
+
+/*
+ * Computes those gradients that are given.  Sequences, cutting a long one, stream and errors are as in
+ * rill_selective_scan_backward; the gradients of weights and parameters of the parts add up.
+ */
+RILL_API rill_status rill_selective_layer_backward(rill_context *context,
+                                                   const rill_selective_layer_backward_args *args);
 
 #ifdef __cplusplus
 }

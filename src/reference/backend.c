@@ -32,7 +32,9 @@ static bool is_double(rill_dtype dtype)
 OPERATOR(scan, a)
 OPERATOR(scan_backward, a)
 OPERATOR(selective_scan, x)
+OPERATOR(selective_scan_backward, x)
 OPERATOR(selective_layer, x)
+OPERATOR(selective_layer_backward, x)
 OPERATOR(linear_attention, q)
 OPERATOR(linear_attention_backward, q)
 
@@ -68,7 +70,9 @@ const rl_backend rl_backend_reference = {
     .scan = reference_scan,
     .scan_backward = reference_scan_backward,
     .selective_scan = reference_selective_scan,
+    .selective_scan_backward = reference_selective_scan_backward,
     .selective_layer = reference_selective_layer,
+    .selective_layer_backward = reference_selective_layer_backward,
     .linear_attention = reference_linear_attention,
     .linear_attention_backward = reference_linear_attention_backward,
 };
@@ -87,7 +91,9 @@ const rl_backend rl_backend_loop = {
     .scan = loop_scan,
     .scan_backward = loop_scan_backward,
     .selective_scan = loop_selective_scan,
+    .selective_scan_backward = loop_selective_scan_backward,
     .selective_layer = loop_selective_layer,
+    .selective_layer_backward = loop_selective_layer_backward,
     .linear_attention = loop_linear_attention,
     .linear_attention_backward = loop_linear_attention_backward,
 };
