@@ -24,7 +24,7 @@ static const char usage[] =
 /* The contexts of one invocation; NULL where a target was not chosen or is not available. */
 typedef struct tally {
     rill_context *context[TARGETS];
-    bool asked; /* for one backend: it then must have the operator */
+    bool asked; /* for one backend */
     int passed, failed;
 } tally;
 
@@ -130,21 +130,24 @@ static void check_reference(tally *all, const char *path, const judge *right)
     }
 }
 
-/* An operator that a backend lacks is told and passed over, unless that backend is the one that was asked for. */
+/* An operator that a backend lacks is told and passed over. */
 static bool passed_over(const tally *all, const char *path, const op *row, int which)
 {
-    if (all->asked || op_available(row, all->context[which])) return false;
+    if (op_available(row, all->context[which])) return false;
     print_place(path, target_table[which].name);
     printf("%s: this backend does not have it, not checked\n", row->name);
     return true;
 }
 
-/* What is there is judged, also where the gradients then cannot be computed. */
+/*
+ * What is there is judged, also where the gradients then cannot be computed.  The one backend that was asked for must
+ * have the case's own operator.
+ */
 static bool check_target(tally *all, const char *path, const judge *right, int which, failure *why)
 {
     const casefile *from = right->from;
     solution made;
-    if (passed_over(all, path, from->operation, which)) return true;
+    if (!all->asked && passed_over(all, path, from->operation, which)) return true;
     if (!solution_open(&made, from, all->context[which], false, why)) return false;
     bool gradients = from->gradient_args && !passed_over(all, path, from->operation->backward, which);
     bool good = !gradients || solution_add_gradients(&made, all->context[which], why);

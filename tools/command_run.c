@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "available.h"
 #include "casefile.h"
 #include "commands.h"
 #include "measure.h"
@@ -130,10 +131,13 @@ static bool compute(const run_choice *choice, const casefile *from, output *to, 
     solution made;
     bool good = solution_open(&made, from, context, false, why);
     if (good) {
-        good = solution_add_gradients(&made, context, why);
+        bool gradients = from->gradient_args && op_available(from->operation->backward, context);
+        good = !gradients || solution_add_gradients(&made, context, why);
         if (good) {
             printf("%s on %s\n", from->operation->name, backend);
             print_outcomes(&made);
+            if (from->gradient_args && !gradients)
+                printf("%s: this backend does not have it, not computed\n", from->operation->backward->name);
         }
         if (good && to) {
             good = write_outcomes(&made, backend, to, why);

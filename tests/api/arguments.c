@@ -103,6 +103,9 @@ static const char *types_text(op_kind kind, rill_dtype activations)
     case OP_PARAMETER:
         snprintf(text, sizeof text, "%s", half ? "f32" : lead);
         break;
+    case OP_PARAMETER_GRADIENT:
+        snprintf(text, sizeof text, wide ? "%s or f32" : "%s", half ? "f32" : lead);
+        break;
     default:
         snprintf(text, sizeof text, "%s", lead);
         break;
@@ -155,7 +158,8 @@ static bool is_result(const op *row, const op_tensor *t)
 /* Only a reference context takes gradients, results and states that are wider than all they come from. */
 static void check_wide_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
 {
-    bool may = t->kind == OP_STATE || t->kind == OP_STATE_GRADIENT || t->kind == OP_GRADIENT;
+    bool may = t->kind == OP_STATE || t->kind == OP_STATE_GRADIENT || t->kind == OP_GRADIENT ||
+               t->kind == OP_PARAMETER_GRADIENT;
     may = (may || is_result(valid->row, t)) && strcmp(context_name, "reference") == 0;
     if (t == &valid->row->tensors[0]) return;
     if (!may) assert_dtype_refused(valid, t, broken, tensor, RILL_F64);

@@ -30,8 +30,11 @@ void args_narrow(const op *row, args_room *args, const char *axis, int64_t start
 /* Runs; a refusal is printed with its message. */
 bool args_run(rill_context *context, const op *row, args_room *args);
 
-/* The first output of a that differs from b's in any bit is printed; true where none does. */
-bool calls_same_outputs(const call *a, const call *b, const char *what);
+/* Whether an output is a sum over all steps of all sequences: the gradient of a parameter. */
+bool is_sum(const op_tensor *t);
+
+/* The first output of a that differs from b's in any bit is printed; true where none does.  Sums count where said. */
+bool calls_same_outputs(const call *a, const call *b, const char *what, bool sums);
 
 /* The rows of op_table. */
 int op_count(void);

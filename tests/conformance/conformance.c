@@ -171,7 +171,7 @@ static bool run_case(const judges *j, const settings *s, uint64_t number)
 
 static settings read_arguments(int count, char **words)
 {
-    settings s = {.seed = 5, .cases = 2700};
+    settings s = {.seed = 5, .cases = 4050};
     for (int i = 1; i < count; i++) {
         const char *value = i + 1 < count ? words[i + 1] : NULL;
         if (strcmp(words[i], "--quick") == 0) {

@@ -6,7 +6,7 @@
 
 #include "draw_layout.h"
 
-enum { FEW_SEQUENCES = 8 };
+enum { FEW_SEQUENCES = 8, LATEST = 2 };
 
 static bool is_half(rill_dtype dtype)
 {
@@ -20,8 +20,11 @@ int case_tensor_index(const test_case *c, const char *name)
 
 draw_turn draw_turn_of(uint64_t number)
 {
-    bool later = number % 3 == 2;
-    return (draw_turn){later, later ? number / 3 : number - number / 3};
+    for (int later = LATEST; later > 0; later--) {
+        if (number % 3 == 2) return (draw_turn){later, number / 3};
+        number -= number / 3;
+    }
+    return (draw_turn){0, number};
 }
 
 static const plausible *rules_of(const op *row)
@@ -32,14 +35,14 @@ static const plausible *rules_of(const op *row)
     exit(1);
 }
 
-int draw_op_count(bool later)
+int draw_op_count(int later)
 {
     int count = 0;
     for (const op *const *row = op_table; *row; row++) count += rules_of(*row)->later == later;
     return count;
 }
 
-const op *draw_op_at(bool later, uint64_t i)
+const op *draw_op_at(int later, uint64_t i)
 {
     const op *const *row = op_table;
     for (uint64_t skip = i % (uint64_t)draw_op_count(later);; row++) {
@@ -162,6 +165,8 @@ static rill_dtype draw_dtype(rng *r, op_kind kind, const test_case *c)
         return is_half(activations) && coin ? RILL_F32 : activations;
     case OP_PARAMETER:
         return wide;
+    case OP_PARAMETER_GRADIENT:
+        return coin && activations == RILL_F64 ? RILL_F32 : wide;
     case OP_STATE:
         return coin ? wide : activations;
     case OP_STATE_GRADIENT:

@@ -49,19 +49,20 @@ typedef enum arrangement {
 } arrangement;
 
 /*
- * Whose turn a number is.  Every third one is of the operators that came later, and the others count on among
- * themselves: so a new operator leaves their cases what they were, and a seed that has been looked at stays so.
+ * Whose turn a number is.  Every third one is of the operators that came last, and the others count on among
+ * themselves, again every third one of those that came before them, and so on: so a new operator leaves the cases of
+ * the others what they were, and a seed that has been looked at stays so.
  */
 typedef struct draw_turn {
-    bool later;
+    int later; /* plausible.later of the operators whose turn it is */
     uint64_t number;
 } draw_turn;
 
 draw_turn draw_turn_of(uint64_t number);
 
 /* How many operators take such turns, and one of them: the i-th, counted round and round. */
-int draw_op_count(bool later);
-const op *draw_op_at(bool later, uint64_t i);
+int draw_op_count(int later);
+const op *draw_op_at(int later, uint64_t i);
 
 /* What to draw from. */
 typedef struct draw_limits {
@@ -74,7 +75,7 @@ typedef struct draw_limits {
     arrangement lie;
     op_sizes pinned; /* sizes given instead of drawn */
     const op *op;    /* NULL: any of those that came ... */
-    bool later;      /* ... later, or of the others */
+    int later;       /* ... with this plausible.later */
 } draw_limits;
 
 test_case case_draw(uint64_t seed, uint64_t number, const draw_limits *limits);

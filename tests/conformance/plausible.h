@@ -96,7 +96,7 @@ typedef struct plausible {
     size_rule sizes[8];
     alias_rule aliases[4];
     option_rule options[4];
-    const char *mixed[4]; /* tensors by [.., channels] of which one channel reaches all others */
+    const char *mixed[6]; /* tensors by [.., channels] of which one channel reaches all others */
     state_rule states[2];
     int regimes; /* so many, from the first, are drawn from */
     /* A step costs no more than its tensors: also draws crowds of short sequences, tensors that all lie in one order
@@ -104,11 +104,11 @@ typedef struct plausible {
     bool cheap_steps;
     const char *unread;   /* the state without which a sequence's first decay is not read: it may then be NaN */
     const char *needs[2]; /* where the first, an output, is given, so must the second be */
-    reach_rule reaches[40];
+    reach_rule reaches[64];
     /* Where the time of a backward call is cut, the first, a state, is the second at the step before; without a
        second it is what the forward operator makes of the steps before. */
     const char *resumes[2];
-    bool later;  /* came after the other operators: see draw_turn */
+    int later;   /* 0 of the first operators, 1 of those that came then, and so on: see draw_turn */
     double ease; /* if not 0, so many times cheaper than its count of operations says */
 } plausible;
 

@@ -22,7 +22,7 @@ typedef struct place {
 
 static bool mixes(const test_case *c, const char *name)
 {
-    for (int i = 0; i < 4 && c->rules->mixed[i]; i++)
+    for (int i = 0; i < 6 && c->rules->mixed[i]; i++)
         if (strcmp(c->rules->mixed[i], name) == 0) return true;
     return false;
 }
@@ -34,14 +34,15 @@ static int64_t sequence_of_step(const test_case *c, int64_t step)
     return s;
 }
 
-/* A query head is the heads that use it. */
+/* A query head is the heads that use it, a group its channels. */
 static void place_channel(const test_case *c, const op_tensor *t, const int64_t *index, place *p)
 {
-    static const char *const axes[] = {"channels", "heads", "query_heads"};
-    for (int i = 0; i < 3; i++) {
-        int axis = op_tensor_axis(t, axes[i]);
+    static const char *const axes[][2] = {
+        {"channels", "channels"}, {"heads", "heads"}, {"query_heads", "heads"}, {"groups", "channels"}};
+    for (int i = 0; i < 4; i++) {
+        int axis = op_tensor_axis(t, axes[i][0]);
         if (axis < 0 || mixes(c, t->name)) continue;
-        int64_t share = i < 2 ? 1 : op_size(&c->sizes, "heads") / op_size(&c->sizes, axes[i]);
+        int64_t share = op_size(&c->sizes, axes[i][1]) / op_size(&c->sizes, axes[i][0]);
         p->channel = index[axis] * share;
         p->end = p->channel + share;
     }
@@ -101,7 +102,7 @@ static bool reached(const test_case *c, const op_tensor *input, const op_tensor 
 {
     reach when;
     place p = place_of(c, t, index);
-    if (from.sequence >= 0 && p.sequence != from.sequence) return false;
+    if (from.sequence >= 0 && p.sequence >= 0 && p.sequence != from.sequence) return false;
     if (from.channel >= 0 && p.channel >= 0 && (p.end <= from.channel || p.channel >= from.end)) return false;
     if (!find_reach(c, input->name, t->name, &when)) return false;
     if (from.step < 0 || p.step < 0) return true;
@@ -202,7 +203,7 @@ int main(int count, char **words)
         rill_context *context = venue_selected(t, given.only) && !t->device_tensors ? venue_open(t, 2, false) : NULL;
         if (!context) continue;
         int before = failed;
-        for (uint64_t number = 0; number < 72; number++)
+        for (uint64_t number = 0; number < 108; number++)
             failed += !check_number(context, given.seed, draw_turn_of(number));
         printf("%s: %d failed\n", t->name, failed - before);
         rill_context_destroy(context);

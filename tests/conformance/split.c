@@ -1,7 +1,8 @@
 /*
  * The split law: [0, L) at once, cut in two, and step by step with the exit state over the entry state give the same
  * result; bit for bit where states are kept in the type that they are computed in (the reference with f64 states, the
- * loop), within the bound on the others.
+ * loop), within the bound on the others.  Gradients of parameters are sums over time: the parts' are added up, and
+ * the sums agree within the tolerance.
  *
  *     split [--only TARGET] [--seed N]
  */
@@ -15,7 +16,13 @@
 #include "strided.h"
 #include "words.h"
 
-enum { CASES = 180 };
+enum { CASES = 270 };
+
+/* The gradients of parameters: what the pieces make of each, and their sum so far; by tensor, absent where not one.
+ */
+typedef struct sums {
+    rill_tensor piece[OP_MAX_TENSORS], whole[OP_MAX_TENSORS];
+} sums;
 
 /* The elements of one step, without the time axis. */
 static rill_tensor step_of(const op_tensor *t, rill_tensor view, int64_t step)
@@ -90,9 +97,47 @@ static bool resume(rill_context *context, const call *made, args_room *args, con
     return true;
 }
 
+/* Pieces are kept in the accumulation type, so that each rounds nothing more. */
+static sums sums_open(const call *made)
+{
+    const test_case *c = made->c;
+    sums s = {.piece = {{0}}};
+    for (int i = 0; i < c->op->tensor_count; i++) {
+        const rill_tensor *t = &made->tensor[i];
+        if (!t->data || !is_sum(&c->op->tensors[i])) continue;
+        s.piece[i] = view_alloc_like(t, made->wide ? op_wide_type(c->activations) : case_wide(c));
+        s.whole[i] = view_alloc_like(t, RILL_F64);
+        view_fill(&s.whole[i], 0);
+    }
+    return s;
+}
+
+static void sums_add(const sums *s)
+{
+    for (int i = 0; i < OP_MAX_TENSORS; i++) {
+        int64_t index[RILL_MAX_RANK] = {0};
+        if (!s->piece[i].data || view_count(&s->piece[i]) == 0) continue;
+        do view_store(&s->whole[i], index, view_load(&s->whole[i], index) + view_load(&s->piece[i], index));
+        while (view_next(&s->piece[i], index));
+    }
+}
+
+/* Into the call's own tensors. */
+static void sums_close(sums *s, const call *made)
+{
+    for (int i = 0; i < OP_MAX_TENSORS; i++) {
+        int64_t index[RILL_MAX_RANK] = {0};
+        if (s->piece[i].data && view_count(&s->piece[i]) > 0) do
+                view_store(&made->tensor[i], index, view_load(&s->whole[i], index));
+            while (view_next(&s->piece[i], index));
+        free(s->piece[i].data);
+        free(s->whole[i].data);
+    }
+}
+
 /* One piece [start, start + count): states enter from and leave to the carries, which swap after each piece. */
-static bool run_piece(rill_context *context, const call *made, rill_tensor carry[2][2], int64_t start, int64_t count,
-                      bool first, bool last)
+static bool run_piece(rill_context *context, const call *made, rill_tensor carry[2][2], const sums *parameters,
+                      int64_t start, int64_t count, bool first, bool last)
 {
     const test_case *c = made->c;
     bool may_alias = !c->rules->resumes[0];
@@ -106,9 +151,12 @@ static bool run_piece(rill_context *context, const call *made, rill_tensor carry
         if (!last || made->tensor[exit].data)
             *op_args_tensor(&c->op->tensors[exit], &args) = carry[i][may_alias ? 0 : 1];
     }
+    for (int i = 0; i < c->op->tensor_count; i++)
+        if (parameters->piece[i].data) *op_args_tensor(&c->op->tensors[i], &args) = parameters->piece[i];
     bool good = resume(context, made, &args, &carry[0][0], start, count, &room) && args_run(context, c->op, &args);
     free(room.data);
     if (!good) return false;
+    sums_add(parameters);
     for (int i = 0; state_pair(c, i, &entry, &exit) && !may_alias; i++) {
         rill_tensor swap = carry[i][0];
         carry[i][0] = carry[i][1];
@@ -123,6 +171,7 @@ static bool run_split(rill_context *context, const call *made, int64_t size)
     const test_case *c = made->c;
     int64_t length = op_size(&c->sizes, "length"), pieces = (length + size - 1) / size;
     rill_tensor carry[2][2] = {{{0}}};
+    sums parameters = sums_open(made);
     int entry, exit;
     bool good = true;
     for (int i = 0; state_pair(c, i, &entry, &exit); i++)
@@ -134,11 +183,27 @@ static bool run_split(rill_context *context, const call *made, int64_t size)
     for (int64_t p = 0; p < pieces && good; p++) {
         int64_t start = (runs_backwards(c) ? pieces - 1 - p : p) * size;
         int64_t count = start + size > length ? length - start : size;
-        good = run_piece(context, made, carry, start, count, p == 0, p == pieces - 1);
+        good = run_piece(context, made, carry, &parameters, start, count, p == 0, p == pieces - 1);
     }
     for (int i = 0; state_pair(c, i, &entry, &exit); i++) {
         if (made->tensor[exit].data) view_copy(&made->tensor[exit], &carry[i][0]);
         for (int k = 0; k < 2; k++) free(carry[i][k].data);
+    }
+    sums_close(&parameters, made);
+    return good;
+}
+
+/* The parts' sums are added in another order than the whole one's: as near as the tolerance has them. */
+static bool same_sums(const call *whole, const call *parts)
+{
+    const test_case *c = whole->c;
+    bool good = true;
+    for (int i = 0; i < c->op->tensor_count && good; i++) {
+        if (!whole->tensor[i].data || !is_sum(&c->op->tensors[i])) continue;
+        measure m = measure_compare(&c->op->tensors[i], &parts->tensor[i],
+                                    &(measure_against){.right = &whole->tensor[i]}, NULL, 1, case_tolerance(c, i));
+        if (!m.passed) printf("%s in parts: error over bound %.3g\n", c->op->tensors[i].name, m.worst);
+        good = m.passed;
     }
     return good;
 }
@@ -149,7 +214,7 @@ static bool same_bits(rill_context *context, const test_case *c, bool wide, int6
     call whole = call_make(c, wide), parts = call_make(c, wide);
     call_args(&whole, &args);
     bool good = args_run(context, c->op, &args) && run_split(context, &parts, size) &&
-                calls_same_outputs(&whole, &parts, "whole and parts");
+                calls_same_outputs(&whole, &parts, "whole and parts", false) && same_sums(&whole, &parts);
     call_free(&whole);
     call_free(&parts);
     return good;
