@@ -19,6 +19,14 @@ typedef struct hard_scan {
 hard_scan hard_make(rill_dtype dtype, hard_sizes sizes);
 void hard_free(hard_scan *scan);
 
+/* The gradients of such a call, of y_1 + y_2 + ...: dy is 1, h_init 0; without D, z, delta_bias and dh_final. */
+typedef struct hard_back {
+    rill_selective_scan_backward_args args;
+} hard_back;
+
+hard_back hard_back_make(rill_dtype dtype, hard_sizes sizes);
+void hard_back_free(hard_back *back);
+
 void set3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2, double value);
 double get3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2);
 
