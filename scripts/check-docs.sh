@@ -28,6 +28,7 @@ extern int64_t batch, length, channels, states, rank, query_heads, heads, keys, 
 extern float *x, *delta, *A, *B, *C, *z, *y, *h, *a, *b, *dh, *da, *db;
 extern float *q, *k, *v, *gate, *beta, *S, *dy, *dq, *dk, *dv;
 extern float *W_delta, *W_delta_down, *W_B, *W_C, *A_log, *b_delta, *D;
+extern float *dx, *ddelta, *dA, *dB, *dC, *dW_delta, *dA_log;
 extern rill_selective_scan_args scan;
 END
 

@@ -262,6 +262,9 @@ if "$rill" help | grep -q '^  bench'; then
     good "bench of attention" bench --quick --backend reference --json "$work/report" linear_attention:f32:2x16x2x8x8:gate,beta,gate_is_log,scale=0.5 \
         linear_attention:bf16:1x16x4x8x8:gate,query_heads=2,S_init,S_final,sequences=3 "linear_attention:f32:4x1x2x8x8:gate,gate_is_log mode=decode" \
         linear_attention_backward:f64:1x16x2x8x8:gate,dy,dq,dk,dv,dgate
+    good "bench of selective gradients" bench --quick --backend reference --json "$work/report" \
+        selective_scan_backward:f32:2x16x8x4:delta_softplus,delta_bias,D,dy,dx,ddelta,dA,dB,dC,dD,ddelta_bias \
+        selective_layer_backward:bf16:1x16x8x4:b_delta,D,rank=3,h_init,sequences=3,dh_final,dx,dW_delta,dW_delta_down,dh_init
     bad "decoding backward" "no state to decode with" bench --quick "scan_backward:f32:1x8x4:h,h_init,da mode=decode"
     good "bench of scans" bench --quick --backend cpu --threads 2 --json "$work/report" scan:f32:2x64x16 scan:c64:2x64x16:h_init,h_final \
         scan:bf16:1x64x16:reverse,sequences=3 "scan:f32:2x64x16:time_contiguous,in_place compare=triad,nt-triad" \
