@@ -15,7 +15,6 @@
 
 #include "attention_calls.h"
 #include "available.h"
-#include "buffer.h"
 #include "strided.h"
 #include "venues.h"
 
@@ -235,37 +234,13 @@ static void many_states(void **unused)
     hard_back_free(&back);
 }
 
-/* Row 12: odd row strides, a time axis of stride 2, [batch, channels, length] memory: as the contiguous copy. */
-static void views(void **unused)
-{
-    (void)unused;
-    for (int i = 0; i < 4; i++) {
-        hard_back back = hard_back_make(RILL_F32, (hard_sizes){2, 40, 128, 5, 1});
-        rill_selective_scan_backward_args strided = back.args;
-        rill_tensor *const by_time[] = {&strided.x, &strided.delta, &strided.dy, &strided.dx, &strided.ddelta};
-        buffer buffers[5];
-        layout how = layout_contiguous();
-        if (i < 2) how.pad[2] = i + 1;
-        if (i == 2) how.step = 2;
-        if (i == 3) how.order[1] = 2, how.order[2] = 1;
-        for (int k = 0; k < 5; k++) {
-            buffers[k] = buffer_make(RILL_F32, 3, by_time[k]->shape, &how);
-            view_copy(&buffers[k].view, by_time[k]);
-            *by_time[k] = buffers[k].view;
-        }
-        assert_true(call_agrees(context, op_find("selective_scan_backward"), &strided, &back.args));
-        for (int k = 0; k < 5; k++) buffer_free(&buffers[k]);
-        hard_back_free(&back);
-    }
-}
-
 static int run_rows(const char *name)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_in_two),  cmocka_unit_test(packed_with_an_empty_one),
         cmocka_unit_test(two_steps),   cmocka_unit_test(slow_and_strong_decays),
         cmocka_unit_test(huge_step),   cmocka_unit_test(groups),
-        cmocka_unit_test(many_states), cmocka_unit_test(views),
+        cmocka_unit_test(many_states),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
@@ -278,7 +253,7 @@ static int run_venue(const venue *v)
     bool has = op_available(op_find("selective_scan_backward"), context) &&
                op_available(op_find("selective_layer_backward"), context);
     if (!has) printf("%s: does not have the gradients, not tested\n", v->name);
-    int failed = has ? run_rows(v->name) + run_edge_tests(v->name) : -1;
+    int failed = has ? run_rows(v->name) + run_edge_tests(v->name) + run_view_tests(v->name) : -1;
     rill_context_destroy(context);
     return failed;
 }

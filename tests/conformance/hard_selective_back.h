@@ -26,4 +26,7 @@ void check_at(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2, dou
 /* Edges: softplus, clamps, an infinite A, what is not read, what flows nowhere. */
 int run_edge_tests(const char *name);
 
+/* Row 12: views in other orders, with gaps, and far apart. */
+int run_view_tests(const char *name);
+
 #endif
