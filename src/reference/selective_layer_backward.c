@@ -96,7 +96,7 @@ static void project(const gradients *g, int64_t t)
     for (int64_t d = 0; d < p->channels && p->b_delta.data; d++) g->delta[d] += load(&p->b_delta, d, 0, 0, 0);
 }
 
-/* From the gradients of the projections, to which that of x itself has been added already. */
+/* Adds to dx, which holds the scan's own part, what comes through the projections; and to the weights' sums. */
 static void project_back(const gradients *g)
 {
     const rl_selective_layer_backward_problem *p = g->p;

@@ -142,10 +142,8 @@ static void gradients_of_scan(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_their_inputs),
-        cmocka_unit_test(one_less_each_time),
-        cmocka_unit_test(nothing_from_above),
-        cmocka_unit_test(no_low_rank),
+        cmocka_unit_test(without_their_inputs), cmocka_unit_test(one_less_each_time),
+        cmocka_unit_test(nothing_from_above),   cmocka_unit_test(no_low_rank),
         cmocka_unit_test(gradients_of_scan),
     };
     static const rill_backend backends[] = {RILL_BACKEND_CPU, RILL_BACKEND_REFERENCE, RILL_BACKEND_LOOP};
