@@ -32,6 +32,13 @@
 #define NARROW_CANCELS 0x1p16
 #define WIDE_CANCELS 0x1p20
 #define NARROW_GROWTH 0x1p16
+/*
+ * How much larger than |e'| a state on the way from zero may have been, times the decays that follow it: what its
+ * rounding left is then at most 2^-27 of e' over 256 steps, or 2^-58 where numbers are pairs.  The same goes for
+ * |P| |e| beside each part of a complex e' where P turns: each part of P has errors of the size of both.
+ */
+#define NARROW_ROOM 0x1p18
+#define WIDE_ROOM 0x1p32
 #define FORGOTTEN 0x1p-60 /* P e beside S: what leaves is then S, to the loop's own bits */
 #define NARROW_ENTRY 0x1p62
 #define WIDE_ENTRY 0x1p400
@@ -54,7 +61,9 @@ int rl_scan_parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, r
                                                  .fresh_low = s->fresh_low + lane,
                                                  .least = s->least + lane,
                                                  .largest = s->largest + lane,
-                                                 .reset = s->reset + lane};
+                                                 .peak = s->peak + lane,
+                                                 .reset = s->reset + lane,
+                                                 .turns = s->turns + lane};
     return job->narrow ? 2 : 1;
 }
 
@@ -94,72 +103,119 @@ static longer sum_of(longer x, longer y)
     return (longer){high, low - (high - sum)};
 }
 
+rl_scan_long rl_scan_plus(double high, double low, double more)
+{
+    longer sum = sum_of((longer){high, low}, (longer){more, 0});
+    return (rl_scan_long){.high = {sum.high}, .low = {fabs(sum.low) <= DBL_MAX ? sum.low : 0}};
+}
+
 static void put_part(const rl_scan_job *job, rl_scan_long *to, int part, longer x)
 {
     to->high[part] = round_state(job, x.high);
     to->low[part] = !job->narrow && fabs(x.low) <= DBL_MAX ? x.low : 0;
 }
 
-/* P e, P as the lane's summary has it. */
-static void decayed(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e,
-                    longer *product)
+/* P e, the sizes of the terms in each part, and of P and e as a whole where P turns the one part into the other. */
+typedef struct decayed {
+    longer part[2];
+    double terms[2], whole;
+} decayed;
+
+static decayed decayed_of(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e)
 {
     const double unit = 1 / RL_DECAY_SCALE(job->narrow);
     const longer re = {s->decay[lane] * unit, s->decay_low[lane] * unit}, x = {e->high[0], e->low[0]};
-    product[0] = product_of(re, x);
-    if (job->parts == 1) return;
+    decayed d = {.part = {product_of(re, x)}};
+    d.terms[0] = fabs(d.part[0].high);
+    if (job->parts == 1) return d;
     const longer im = {s->decay[lane + 1] * unit, s->decay_low[lane + 1] * unit}, y = {e->high[1], e->low[1]};
-    product[0] = sum_of(product[0], product_of((longer){-im.high, -im.low}, y));
-    product[1] = sum_of(product_of(re, y), product_of(im, x));
+    const longer other = product_of((longer){-im.high, -im.low}, y), own = product_of(re, y),
+                 from_re = product_of(im, x);
+    d.terms[0] += fabs(other.high);
+    d.terms[1] = fabs(own.high) + fabs(from_re.high);
+    d.part[0] = sum_of(d.part[0], other);
+    d.part[1] = sum_of(own, from_re);
+    if (re.high != 0 && im.high != 0) d.whole = (fabs(re.high) + fabs(im.high)) * (fabs(x.high) + fabs(y.high));
+    return d;
+}
+
+static longer fresh_of(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane)
+{
+    const double unit = 1 / RL_FRESH_SCALE(job->narrow);
+    return (longer){s->fresh[lane] * unit, s->fresh_low[lane] * unit};
+}
+
+/* Whether what leaves the part is large enough for the errors that the states on the way have left in S. */
+static bool is_steady(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, longer left)
+{
+    const double share = 1 / (job->narrow ? NARROW_ROOM : WIDE_ROOM) / RL_FRESH_SCALE(job->narrow);
+    return s->peak[lane] * share <= fabs(left.high);
+}
+
+/* Of a part of e', with what is left of e in that part: whether it may be, and e' itself in *S. */
+static bool add_decayed(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const decayed *d, int part,
+                        longer *S)
+{
+    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS, room = job->narrow ? NARROW_ROOM : WIDE_ROOM;
+    const double terms = d->terms[part];
+    if (!(terms <= FORGOTTEN * fabs(S->high))) *S = sum_of(d->part[part], *S);
+    const double size = fabs(round_state(job, S->high));
+    return size <= DBL_MAX && terms <= cancels * size && d->whole <= room * size &&
+           is_steady(job, s, lane + part, *S);
+}
+
+/* Where the product of decays vanished: whether what it leaves of e is nothing beside S, part by part. */
+static bool vanishes(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e,
+                     const longer *S)
+{
+    const double most = job->narrow ? 0 : RL_LEAST_DECAY / RL_DECAY_SCALE(false) * 2;
+    const double entry = size_of(e->high, job->parts);
+    bool none = s->largest[lane] <= 1;
+    for (int i = 0; i < job->parts; i++) {
+        double reaches = job->parts == 2 && s->turns[lane] == 0 ? fabs(e->high[i]) : entry;
+        none &= most * reaches <= FORGOTTEN * fabs(S[i].high);
+    }
+    return none;
 }
 
 bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, const rl_scan_long *e,
                   rl_scan_long *end)
 {
-    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
     const double entry_most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
-    const double decay_unit = 1 / RL_DECAY_SCALE(job->narrow), fresh_unit = 1 / RL_FRESH_SCALE(job->narrow);
     const int parts = (int)job->parts;
-    longer S[2] = {{0}}, product[2] = {{0}};
+    longer S[2] = {{0}};
+    bool steady = true, good = true;
     for (int i = 0; i < parts; i++) {
-        S[i] = (longer){s->fresh[lane + i] * fresh_unit, s->fresh_low[lane + i] * fresh_unit};
+        S[i] = fresh_of(job, s, lane + i);
         put_part(job, end, i, S[i]);
+        steady &= is_steady(job, s, lane + i, S[i]);
     }
-    if (s->reset[lane] != 0) return true;
     double fresh = size_of(end->high, parts), entry = size_of(e->high, parts),
            decay = size_of(s->decay + lane, parts);
+    if (s->reset[lane] != 0) return steady || !(fresh <= DBL_MAX);
     if (!(fresh <= DBL_MAX && decay <= DBL_MAX && entry <= entry_most)) return false;
-    if (entry == 0) return true;
-    if (!(s->least[lane] >= RL_LEAST_DECAY)) {
-        double bound = RL_LEAST_DECAY * decay_unit * 2 * entry;
-        return s->largest[lane] <= 1 && (job->narrow || bound <= FORGOTTEN * fresh);
-    }
+    if (entry == 0) return steady;
+    if (!(s->least[lane] >= RL_LEAST_DECAY)) return steady && vanishes(job, s, lane, e, S);
     if (job->narrow && decay > NARROW_GROWTH * s->least[lane]) return false;
-    decayed(job, s, lane, e, product);
-    double product_size = fabs(product[0].high) + fabs(product[1].high);
-    if (product_size <= FORGOTTEN * fresh) return true;
-    for (int i = 0; i < parts; i++) put_part(job, end, i, sum_of(product[i], S[i]));
-    double size = size_of(end->high, parts);
-    return size <= DBL_MAX && product_size <= cancels * size;
+    const decayed d = decayed_of(job, s, lane, e);
+    for (int i = 0; i < parts; i++) {
+        good &= add_decayed(job, s, lane, &d, i, &S[i]);
+        put_part(job, end, i, S[i]);
+    }
+    return good;
 }
 
 /* The common case of a real lane, in few operations: no product came near 0, and the terms do not cancel. */
 static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, rl_scan_long *state)
 {
-    const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS;
     const double most = job->narrow ? NARROW_ENTRY : WIDE_ENTRY;
-    const double unit = 1 / RL_FRESH_SCALE(job->narrow);
-    longer product[2], fresh = {s->fresh[lane] * unit, s->fresh_low[lane] * unit};
-    decayed(job, s, lane, state, product);
-    longer sum = sum_of(product[0], fresh);
-    rl_scan_long end = {{0}, {0}};
-    put_part(job, &end, 0, fabs(product[0].high) <= FORGOTTEN * fabs(fresh.high) ? fresh : sum);
-    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(fresh.high) <= DBL_MAX;
+    const decayed d = decayed_of(job, s, lane, state);
+    longer left = fresh_of(job, s, lane);
+    bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(left.high) <= DBL_MAX;
     sound &= !job->narrow || fabs(s->decay[lane]) <= NARROW_GROWTH * s->least[lane];
-    bool holds = fabs(state->high[0]) <= most && fabs(product[0].high) <= cancels * fabs(end.high[0]) &&
-                 fabs(end.high[0]) <= DBL_MAX;
-    if (sound && holds) *state = end;
-    return sound && holds;
+    sound &= fabs(state->high[0]) <= most && add_decayed(job, s, lane, &d, 0, &left);
+    if (sound) put_part(job, state, 0, left);
+    return sound;
 }
 
 static void pass_lane(const rl_scan_job *job, const rl_scan_tile *tile, const rl_scan_folding *s, int64_t lane,

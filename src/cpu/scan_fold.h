@@ -7,7 +7,7 @@
 /* A tile's summary, and the state that enters each lane. */
 typedef struct rl_scan_folding {
     double decay[RL_MOST_LANES], decay_low[RL_MOST_LANES], fresh[RL_MOST_LANES], fresh_low[RL_MOST_LANES],
-        least[RL_MOST_LANES], largest[RL_MOST_LANES], reset[RL_MOST_LANES];
+        least[RL_MOST_LANES], largest[RL_MOST_LANES], peak[RL_MOST_LANES], reset[RL_MOST_LANES], turns[RL_MOST_LANES];
     double entry[RL_MOST_LANES];
 } rl_scan_folding;
 
@@ -15,6 +15,9 @@ typedef struct rl_scan_folding {
 typedef struct rl_scan_long {
     double high[2], low[2];
 } rl_scan_long;
+
+/* A real state high + low, and a little more. */
+rl_scan_long rl_scan_plus(double high, double low, double more);
 
 /* Where the kernels put a tile's summary.  Answers how many parts it has: a vector of float is two of double. */
 int rl_scan_parts_of_summary(const rl_scan_job *job, const rl_scan_tile *tile, rl_scan_folding *s,

@@ -10,6 +10,7 @@ enum {
 };
 
 #define AGREEMENT 0x1p-44 /* as within a run */
+#define RUN_PEAK 0x1p12   /* how much less of a peak is to be had than in a tile: by the square of the steps */
 
 bool rl_scan_has_runs(const rl_scan_walk *w)
 {
@@ -45,7 +46,8 @@ static bool judge_run(const rl_scan_run_summary *run, rl_scan_folding *s)
                            .fresh = {run->fresh},
                            .fresh_low = {run->fresh_low},
                            .least = {run->least},
-                           .largest = {run->largest}};
+                           .largest = {run->largest},
+                           .peak = {run->peak * RUN_PEAK}};
     if (run->largest > 1) s->least[0] *= 0x1p-64;
     return run->largest <= 2;
 }
@@ -73,8 +75,8 @@ static bool guess_entry(rl_scan_walk *w, rl_scan_run *run, int64_t t)
 
 /*
  * In one pass, from a guess; the state that the tile before hands on, when it comes, must be the same nearly to the
- * last bit, or the run is walked again from that.  What little they differ by does not add up, for the next run has a
- * guess, or an entry, of its own.
+ * last bit, or the run is walked again from that.  What little they differ by is handed on, as far as the run's
+ * decays let it through: it may be all that is left where the run's own state cancels.
  */
 bool rl_scan_run_ahead(rl_scan_walk *w, int64_t index, int64_t tiles)
 {
@@ -82,16 +84,19 @@ bool rl_scan_run_ahead(rl_scan_walk *w, int64_t index, int64_t tiles)
     const int64_t t = index * w->tile_steps;
     rl_scan_run run = run_of(w, t, tiles * w->tile_steps);
     if (job->input.data == job->out.data || t <= WARM_STEPS || !guess_entry(w, &run, t)) return false;
-    const double guess = run.state;
+    const double guess = run.state, guess_low = run.low;
     job->wide->walk_run(&run);
     rl_scan_await_state(w, index);
-    if (!(fabs(w->state[0].high[0] - guess) <= fabs(guess) * AGREEMENT)) {
-        run.state = w->state[0].high[0];
-        run.low = w->state[0].low[0];
+    const double high = w->state[0].high[0], low = w->state[0].low[0];
+    double off = ((high - guess) + (low - guess_low)) * run.decay;
+    if (!(fabs(high - guess) <= fabs(guess) * AGREEMENT && fabs(off) <= DBL_MAX)) {
+        run.state = high;
+        run.low = low;
         job->wide->walk_run(&run);
+        off = 0;
     }
     w->grows |= rl_scan_grows(job, run.largest);
-    w->state[0] = (rl_scan_long){.high = {run.state}, .low = {run.low}};
+    w->state[0] = rl_scan_plus(run.state, run.low, off);
     rl_scan_pass_state(w, index + tiles);
     return true;
 }

@@ -50,7 +50,10 @@ typedef struct rl_scan_summary {
     double *least;                 /* the least magnitude of the running product of decays, scaled as decay */
     double *largest; /* the largest decay's magnitude, NaN where any is; of float rows made only where `least` is
                         below RL_LEAST_DECAY */
-    double *reset;   /* not 0 where a decay was 0: `fresh` is then all that leaves */
+    double *peak;  /* of the states on the way from zero: the largest, each times the sizes of the decays that follow
+                      it, scaled as fresh; in complex ones of each part, until a decay turns them */
+    double *reset; /* not 0 where a decay was 0: `fresh` is then all that leaves */
+    double *turns; /* not 0 where a decay has an imaginary part; made only where `least` is below RL_LEAST_DECAY */
 } rl_scan_summary;
 
 /*
@@ -109,12 +112,13 @@ typedef struct rl_scan_run {
     bool exact;         /* walk_run: also what each step's rounding leaves out is carried on */
     int64_t ahead;      /* bytes from what is read now to what will be read soon; 0: it lies in cache */
     double state, low;  /* in and out: high and low part of the state */
+    double decay;       /* out, of walk_run: the product of the decays */
     double largest;     /* out, of walk_run: the largest decay's magnitude, NaN where any is */
 } rl_scan_run;
 
 /* What a run does to its state: as rl_scan_summary, but `least` is that of the blocks' ends only. */
 typedef struct rl_scan_run_summary {
-    double decay, decay_low, fresh, fresh_low, least, largest;
+    double decay, decay_low, fresh, fresh_low, least, largest, peak;
 } rl_scan_run_summary;
 
 /* Steps that are whole blocks, and whole cache lines, in every instruction set. */

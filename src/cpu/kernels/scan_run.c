@@ -90,19 +90,22 @@ RL_INLINE vreal combine_errors(const pieces *p, vreal off)
 /* The same to twice the bits: of all of a block, in the last lane. */
 typedef struct long_pieces {
     longer decay, fresh;
+    vreal peak; /* as of a summary */
 } long_pieces;
 
 RL_INLINE long_pieces summarise_block(const vreal *a, const vreal *input)
 {
-    long_pieces p = {.decay.high = a[0], .fresh.high = input[0]};
+    long_pieces p = {.decay.high = a[0], .fresh.high = input[0], .peak = input[0]};
     for (int i = 1; i < LANES; i++) {
         p.decay = times_number(a[i], p.decay, false);
         p.fresh = plus_number(times_number(a[i], p.fresh, false), input[i]);
+        p.peak = larger(a[i] * p.peak, p.fresh.high);
     }
     for (int by = 1; by < LANES; by *= 2) {
         longer decay = {shift(p.decay.high, splat(1), by), shift(p.decay.low, (vreal){0}, by)};
         longer fresh = {shift(p.fresh.high, (vreal){0}, by), shift(p.fresh.low, (vreal){0}, by)};
         p.fresh = plus_longer(times_longer(p.decay, fresh), p.fresh);
+        p.peak = larger(larger(p.peak, p.decay.high * shift(p.peak, (vreal){0}, by)), p.fresh.high);
         p.decay = times_longer(p.decay, decay);
     }
     return p;
@@ -209,7 +212,7 @@ RL_INLINE vreal walk_rows(const vreal *a, vreal *row, vreal h, bool exact)
 RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
 {
     places p = places_of(r);
-    vreal entering = splat(r->state), debt = splat(r->low);
+    vreal entering = splat(r->state), debt = splat(r->low), decay = splat(1);
     vint most = {0};
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
@@ -218,6 +221,7 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
         most = largest_of(a, most);
         pieces all = combine_lanes(summarise_rows(a, row));
         vreal ends = fma_(all.decay, entering, all.fresh);
+        decay *= all.decay;
         vreal left = walk_rows(a, row, shift(ends, entering, 1), exact), h = row[LANES - 1];
         if (__builtin_expect(!agree(h, ends), 0)) {
             vreal begins = entering + debt;
@@ -234,8 +238,10 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
         debt = last_lane(finite_or_0(combine_errors(&all, h - ends + left) + (paid - (next - ends))));
         entering = last_lane(next);
     }
-    r->state = entering[0] + debt[0];
-    r->low = debt[0] - (r->state - entering[0]);
+    longer state = settled((longer){entering, debt});
+    r->state = state.high[0];
+    r->low = state.low[0];
+    r->decay = decay[LANES - 1];
     r->largest = largest_lane(most);
 }
 
@@ -255,7 +261,7 @@ RL_INLINE rl_scan_run_summary summarise_run(const rl_scan_run *r, bool falling)
 {
     places p = places_of(r);
     longer decay = {.high = splat(RL_DECAY_SCALE(false))}, fresh = {0};
-    vreal least = decay.high;
+    vreal least = decay.high, peak = {0};
     vint most = {0};
     for (int64_t t = 0; t < r->steps; t += BLOCK, p = next_block(p, r, falling)) {
         vreal a[LANES], row[LANES];
@@ -264,15 +270,19 @@ RL_INLINE rl_scan_run_summary summarise_run(const rl_scan_run *r, bool falling)
         most = largest_of(a, most);
         long_pieces block = summarise_block(a, row);
         fresh = plus_longer(times_longer(block.decay, fresh), block.fresh);
+        peak = larger(larger(block.peak, block.decay.high * peak), fresh.high);
         decay = times_longer(decay, block.decay);
         least = at_most(least, (vreal)magnitude_bits(decay.high));
     }
+    decay = settled(decay);
+    fresh = settled(fresh);
     return (rl_scan_run_summary){.decay = decay.high[LANES - 1],
-                                 .decay_low = finite_or_0(decay.low)[LANES - 1],
+                                 .decay_low = decay.low[LANES - 1],
                                  .fresh = fresh.high[LANES - 1],
-                                 .fresh_low = finite_or_0(fresh.low)[LANES - 1],
+                                 .fresh_low = fresh.low[LANES - 1],
                                  .least = least[LANES - 1],
-                                 .largest = largest_lane(most)};
+                                 .largest = largest_lane(most),
+                                 .peak = peak[LANES - 1]};
 }
 
 rl_scan_run_summary RL_NAME(rl_scan_summarise_run)(const rl_scan_run *r)

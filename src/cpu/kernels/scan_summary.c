@@ -18,15 +18,17 @@ RL_INLINE vreal load_row(const void *rows, int64_t index, bool narrow)
 
 RL_INLINE void look_again(const rl_scan_summary *s, bool is_complex)
 {
-    vint largest = {0}, reset = {0};
+    vint largest = {0}, reset = {0}, turns = {0};
     for (int64_t t = 0; t < s->rows; t++) {
         vreal a = load_row(s->a, t * s->pitch, s->narrow);
         largest = greater_bits(largest, size_bits(a, is_complex));
         reset |= is_zero(a, is_complex);
+        if (is_complex) turns |= __builtin_shufflevector(a, a, IMAGINARY_PARTS) != (vreal){0};
     }
     store_any(s->largest, (vreal)largest);
     for (int lane = 0; lane < LANES && is_complex; lane++) s->largest[lane] = sqrt(s->largest[lane]);
     store_any(s->reset, choose(reset, splat(1), splat(0)));
+    store_any(s->turns, choose(turns, splat(1), splat(0)));
 }
 
 void RL_NAME(rl_scan_look_again)(const rl_scan_summary *s)

@@ -85,6 +85,50 @@ RL_INLINE vreal finite_or_0(vreal x)
     return choose(x - x == (vreal){0}, x, (vreal){0});
 }
 
+/* The same number, the low part at most half a unit in the last place of the high one: where high ones cancel it need
+ * not be. */
+RL_INLINE longer settled(longer x)
+{
+    vreal low = finite_or_0(x.low), high = x.high + low;
+    return (longer){high, finite_or_0(sum_error(x.high, low, high))};
+}
+
+/* The larger of two magnitudes; the other one where one is NaN, or may be. */
+RL_INLINE vreal larger(vreal x, vreal y)
+{
+#if defined(__AVX512F__)
+    return _mm512_range_pd(x, y, 0xb);
+#else
+    return at_least((vreal)magnitude_bits(y), (vreal)magnitude_bits(x));
+#endif
+}
+
+RL_INLINE vreal square_roots(vreal x)
+{
+#if defined(__x86_64__)
+    return RL_OP(sqrt)(x);
+#else
+    for (int lane = 0; lane < LANES; lane++) x[lane] = sqrt(x[lane]);
+    return x;
+#endif
+}
+
+/* What errors are multiplied by: of real decays as good as the magnitude. */
+RL_INLINE vreal stretch(vreal a, bool is_complex)
+{
+    if (!is_complex) return a;
+    vreal square = a * a;
+    return square_roots(square + __builtin_shufflevector(square, square, SWAPPED_PARTS));
+}
+
+/* The parts' errors where a decay turns the one into the other. */
+RL_INLINE vreal turned(vreal peak, vreal a, bool is_complex)
+{
+    if (!is_complex) return peak;
+    vreal other = __builtin_shufflevector(peak, peak, SWAPPED_PARTS);
+    return choose(__builtin_shufflevector(a, a, IMAGINARY_PARTS) == (vreal){0}, peak, larger(other, peak));
+}
+
 /* The squares of complex numbers, the magnitudes of real ones: what order by size needs. */
 RL_INLINE vint size_bits(vreal a, bool is_complex)
 {
@@ -95,7 +139,7 @@ RL_INLINE vint size_bits(vreal a, bool is_complex)
 
 typedef struct running {
     longer decay, fresh;
-    vreal least;
+    vreal least, peak;
     vint largest; /* as size_bits */
 } running;
 
@@ -124,6 +168,8 @@ RL_INLINE longer step_longer(vreal a, vreal input, longer state, bool back, bool
 RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_complex, bool narrow)
 {
     vreal decay = back ? conjugate(a, is_complex) : a;
+    if (back) r.peak = larger(r.peak, r.fresh.high + input);
+    r.peak = stretch(a, is_complex) * turned(r.peak, a, is_complex);
     if (narrow) {
         r.decay.high = times(decay, r.decay.high, is_complex);
         r.fresh.high =
@@ -133,6 +179,7 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
         r.fresh = step_longer(a, input, r.fresh, back, is_complex);
         r.largest = greater_bits(r.largest, size_bits(a, is_complex));
     }
+    if (!back) r.peak = larger(r.peak, r.fresh.high);
     r.least = at_most(r.least, magnitude(r.decay.high, is_complex));
     return r;
 }
@@ -140,13 +187,16 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
 /* A product that came near 0 asks for a second look at the decays. */
 RL_INLINE void end_summary(const rl_scan_summary *s, running r)
 {
+    r.decay = settled(r.decay);
+    r.fresh = settled(r.fresh);
     store_any(s->decay, r.decay.high);
-    store_any(s->decay_low, finite_or_0(r.decay.low));
+    store_any(s->decay_low, r.decay.low);
     store_any(s->largest, (vreal)r.largest);
     for (int lane = 0; lane < LANES && s->rule.is_complex; lane++) s->largest[lane] = sqrt(s->largest[lane]);
     store_any(s->fresh, r.fresh.high);
-    store_any(s->fresh_low, finite_or_0(r.fresh.low));
+    store_any(s->fresh_low, r.fresh.low);
     store_any(s->least, r.least);
+    store_any(s->peak, (vreal)magnitude_bits(r.peak));
     if (all_at_most(splat(RL_LEAST_DECAY), r.least))
         store_any(s->reset, (vreal){0});
     else
@@ -159,8 +209,14 @@ RL_INLINE running add_plain_row(running r, vreal a, vreal input, bool back)
     r.decay = times_number(a, r.decay, false);
     r.largest = greater_bits(r.largest, magnitude_bits(a));
     r.least = at_most(r.least, magnitude(r.decay.high, false));
-    r.fresh = back ? times_number(a, plus_number(r.fresh, input), false)
-                   : plus_number(times_number(a, r.fresh, false), input);
+    if (back) {
+        longer g = plus_number(r.fresh, input);
+        r.peak = a * larger(r.peak, g.high);
+        r.fresh = times_number(a, g, false);
+    } else {
+        r.fresh = plus_number(times_number(a, r.fresh, false), input);
+        r.peak = larger(a * r.peak, r.fresh.high);
+    }
     return r;
 }
 

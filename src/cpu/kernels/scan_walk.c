@@ -61,7 +61,7 @@ RL_INLINE void walk_lane(const rl_scan_tile *tile, int64_t lane, double *state, 
     for (int64_t t = 0; t < tile->rows; t++)
         s = step_longer(spread(a + t, lane, is_complex), spread(input + t, lane, is_complex), s, tile->rule.back,
                         is_complex);
-    s.low = finite_or_0(s.low);
+    s = settled(s);
     for (int part = 0; part <= is_complex; part++) state[part] = s.high[part], low[part] = s.low[part];
 }
 
