@@ -39,7 +39,8 @@
  */
 #define NARROW_ROOM 0x1p18
 #define WIDE_ROOM 0x1p32
-#define FORGOTTEN 0x1p-60 /* P e beside S: what leaves is then S, to the loop's own bits */
+#define NOISE 0x1p-78 /* the errors of pairs, (n u)^2 over as many steps as a run has, beside what has made them */
+#define FORGOTTEN 0x1p-110 /* P e beside S, where only a bound of it is known: what leaves is then S */
 #define NARROW_ENTRY 0x1p62
 #define WIDE_ENTRY 0x1p400
 
@@ -109,10 +110,11 @@ rl_scan_long rl_scan_plus(double high, double low, double more)
     return (rl_scan_long){.high = {sum.high}, .low = {fabs(sum.low) <= DBL_MAX ? sum.low : 0}};
 }
 
-static void put_part(const rl_scan_job *job, rl_scan_long *to, int part, longer x)
+/* A low part that may be errors alone, of numbers of that size, is dropped: an exact state has none. */
+static void put_part(const rl_scan_job *job, rl_scan_long *to, int part, longer x, double size)
 {
     to->high[part] = round_state(job, x.high);
-    to->low[part] = !job->narrow && fabs(x.low) <= DBL_MAX ? x.low : 0;
+    to->low[part] = !job->narrow && fabs(x.low) <= DBL_MAX && !(fabs(x.low) <= NOISE * size) ? x.low : 0;
 }
 
 /* P e, the sizes of the terms in each part, and of P and e as a whole where P turns the one part into the other. */
@@ -145,11 +147,16 @@ static longer fresh_of(const rl_scan_job *job, const rl_scan_folding *s, int64_t
     return (longer){s->fresh[lane] * unit, s->fresh_low[lane] * unit};
 }
 
+/* The largest state on the way from zero, as far as it is felt at the end. */
+static double peak_of(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane)
+{
+    return s->peak[lane] * (1 / RL_FRESH_SCALE(job->narrow));
+}
+
 /* Whether what leaves the part is large enough for the errors that the states on the way have left in S. */
 static bool is_steady(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane, longer left)
 {
-    const double share = 1 / (job->narrow ? NARROW_ROOM : WIDE_ROOM) / RL_FRESH_SCALE(job->narrow);
-    return s->peak[lane] * share <= fabs(left.high);
+    return peak_of(job, s, lane) / (job->narrow ? NARROW_ROOM : WIDE_ROOM) <= fabs(left.high);
 }
 
 /* Of a part of e', with what is left of e in that part: whether it may be, and e' itself in *S. */
@@ -158,7 +165,7 @@ static bool add_decayed(const rl_scan_job *job, const rl_scan_folding *s, int64_
 {
     const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS, room = job->narrow ? NARROW_ROOM : WIDE_ROOM;
     const double terms = d->terms[part];
-    if (!(terms <= FORGOTTEN * fabs(S->high))) *S = sum_of(d->part[part], *S);
+    *S = sum_of(d->part[part], *S);
     const double size = fabs(round_state(job, S->high));
     return size <= DBL_MAX && terms <= cancels * size && d->whole <= room * size &&
            is_steady(job, s, lane + part, *S);
@@ -187,7 +194,7 @@ bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane
     bool steady = true, good = true;
     for (int i = 0; i < parts; i++) {
         S[i] = fresh_of(job, s, lane + i);
-        put_part(job, end, i, S[i]);
+        put_part(job, end, i, S[i], peak_of(job, s, lane + i));
         steady &= is_steady(job, s, lane + i, S[i]);
     }
     double fresh = size_of(end->high, parts), entry = size_of(e->high, parts),
@@ -200,7 +207,7 @@ bool rl_scan_fold(const rl_scan_job *job, const rl_scan_folding *s, int64_t lane
     const decayed d = decayed_of(job, s, lane, e);
     for (int i = 0; i < parts; i++) {
         good &= add_decayed(job, s, lane, &d, i, &S[i]);
-        put_part(job, end, i, S[i]);
+        put_part(job, end, i, S[i], peak_of(job, s, lane + i) + d.terms[i] + d.whole);
     }
     return good;
 }
@@ -214,7 +221,7 @@ static bool fold_plainly(const rl_scan_job *job, const rl_scan_folding *s, int64
     bool sound = s->least[lane] >= RL_LEAST_DECAY && fabs(s->decay[lane]) <= DBL_MAX && fabs(left.high) <= DBL_MAX;
     sound &= !job->narrow || fabs(s->decay[lane]) <= NARROW_GROWTH * s->least[lane];
     sound &= fabs(state->high[0]) <= most && add_decayed(job, s, lane, &d, 0, &left);
-    if (sound) put_part(job, state, 0, left);
+    if (sound) put_part(job, state, 0, left, peak_of(job, s, lane) + d.terms[0]);
     return sound;
 }
 
