@@ -112,7 +112,7 @@ typedef struct rl_scan_run {
     bool exact;         /* walk_run: also what each step's rounding leaves out is carried on */
     int64_t ahead;      /* bytes from what is read now to what will be read soon; 0: it lies in cache */
     double state, low;  /* in and out: high and low part of the state */
-    double decay;       /* out, of walk_run: the product of the decays */
+    double decay;       /* out, of walk_run: the product of the decays; not if exact */
     double largest;     /* out, of walk_run: the largest decay's magnitude, NaN where any is */
 } rl_scan_run;
 

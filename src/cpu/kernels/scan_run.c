@@ -221,7 +221,7 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
         most = largest_of(a, most);
         pieces all = combine_lanes(summarise_rows(a, row));
         vreal ends = fma_(all.decay, entering, all.fresh);
-        decay *= all.decay;
+        if (!exact) decay *= all.decay;
         vreal left = walk_rows(a, row, shift(ends, entering, 1), exact), h = row[LANES - 1];
         if (__builtin_expect(!agree(h, ends), 0)) {
             vreal begins = entering + debt;

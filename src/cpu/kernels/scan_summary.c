@@ -3,6 +3,8 @@
  * Both hide what happened on the way, so the least running product is kept too, and whether a decay was 0: the caller
  * judges by them whether the two may stand for the walk (scan_fold.c).
  */
+#include <float.h>
+
 #include "scan_summary.h"
 #include "table.h"
 
@@ -39,8 +41,22 @@ void RL_NAME(rl_scan_look_again)(const rl_scan_summary *s)
         look_again(s, false);
 }
 
+/* Answers whether it may stand. */
+RL_INLINE bool summarise_plainly(const rl_scan_summary *s, bool back)
+{
+    running r = start_summary(RL_DECAY_SCALE(true), false);
+    for (int64_t t = 0; t < s->rows; t++) {
+        vreal a = load_row(s->a, t * s->pitch, true), input = load_row(s->input, t * s->pitch, true);
+        r = add_plain_narrow_row(r, a, input * splat(RL_FRESH_SCALE(true)), back);
+    }
+    if (!all_at_most((vreal)magnitude_bits(r.fresh.high), splat(DBL_MAX))) return false;
+    end_summary(s, r);
+    return true;
+}
+
 RL_INLINE void summarise(const rl_scan_summary *s, bool back, bool is_complex, bool narrow)
 {
+    if (narrow && !is_complex && summarise_plainly(s, back)) return;
     const vreal fresh_scale = splat(RL_FRESH_SCALE(narrow));
     running r = start_summary(RL_DECAY_SCALE(narrow), is_complex);
     for (int64_t t = 0; t < s->rows; t++) {

@@ -103,6 +103,16 @@ RL_INLINE vreal larger(vreal x, vreal y)
 #endif
 }
 
+/* The least magnitude of products on the way. */
+RL_INLINE vreal lesser(vreal least, vreal product)
+{
+#if defined(__AVX512F__)
+    return _mm512_range_pd(least, product, 0xa);
+#else
+    return at_most(least, (vreal)magnitude_bits(product));
+#endif
+}
+
 RL_INLINE vreal square_roots(vreal x)
 {
 #if defined(__x86_64__)
@@ -113,12 +123,11 @@ RL_INLINE vreal square_roots(vreal x)
 #endif
 }
 
-/* What errors are multiplied by: of real decays as good as the magnitude. */
-RL_INLINE vreal stretch(vreal a, bool is_complex)
+/* The squares of complex numbers, which stay in range where they are float. */
+RL_INLINE vreal squares(vreal a)
 {
-    if (!is_complex) return a;
     vreal square = a * a;
-    return square_roots(square + __builtin_shufflevector(square, square, SWAPPED_PARTS));
+    return square + __builtin_shufflevector(square, square, SWAPPED_PARTS);
 }
 
 /* The parts' errors where a decay turns the one into the other. */
@@ -132,9 +141,7 @@ RL_INLINE vreal turned(vreal peak, vreal a, bool is_complex)
 /* The squares of complex numbers, the magnitudes of real ones: what order by size needs. */
 RL_INLINE vint size_bits(vreal a, bool is_complex)
 {
-    if (!is_complex) return magnitude_bits(a);
-    vreal square = a * a;
-    return magnitude_bits(square + __builtin_shufflevector(square, square, SWAPPED_PARTS));
+    return magnitude_bits(is_complex ? squares(a) : a);
 }
 
 typedef struct running {
@@ -164,12 +171,29 @@ RL_INLINE longer step_longer(vreal a, vreal input, longer state, bool back, bool
     return (longer){high, p.low + sum_error(p.high, input, high)};
 }
 
+/*
+ * What errors are multiplied by, and a state on the way: of real rows nearly their magnitudes, of complex rows of
+ * float squares, for roots take long.
+ */
+RL_INLINE vreal stretch(vreal a, bool is_complex, bool narrow)
+{
+    if (!is_complex) return a;
+    return narrow ? squares(a) : square_roots(squares(a));
+}
+
+RL_INLINE vreal height(vreal state, bool is_complex, bool narrow)
+{
+    if (!is_complex || !narrow) return state;
+    state *= splat(1 / RL_FRESH_SCALE(true));
+    return state * state;
+}
+
 /* `narrow` rows have so many bits to spare that plain arithmetic does, and that growth needs no care. */
 RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_complex, bool narrow)
 {
     vreal decay = back ? conjugate(a, is_complex) : a;
-    if (back) r.peak = larger(r.peak, r.fresh.high + input);
-    r.peak = stretch(a, is_complex) * turned(r.peak, a, is_complex);
+    if (back) r.peak = larger(r.peak, height(r.fresh.high + input, is_complex, narrow));
+    r.peak = stretch(a, is_complex, narrow) * turned(r.peak, a, is_complex);
     if (narrow) {
         r.decay.high = times(decay, r.decay.high, is_complex);
         r.fresh.high =
@@ -179,8 +203,24 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
         r.fresh = step_longer(a, input, r.fresh, back, is_complex);
         r.largest = greater_bits(r.largest, size_bits(a, is_complex));
     }
-    if (!back) r.peak = larger(r.peak, r.fresh.high);
+    if (!back) r.peak = larger(r.peak, height(r.fresh.high, is_complex, narrow));
     r.least = at_most(r.least, magnitude(r.decay.high, is_complex));
+    return r;
+}
+
+/* The same of real rows of float where no decay is 0, or what it drops is finite; the end shows if not. */
+RL_INLINE running add_plain_narrow_row(running r, vreal a, vreal input, bool back)
+{
+    r.decay.high *= a;
+    r.least = lesser(r.least, r.decay.high);
+    if (back) {
+        vreal g = r.fresh.high + input;
+        r.fresh.high = a * g;
+        r.peak = a * larger(r.peak, g);
+    } else {
+        r.fresh.high = a * r.fresh.high + input;
+        r.peak = larger(a * r.peak, r.fresh.high);
+    }
     return r;
 }
 
@@ -196,6 +236,7 @@ RL_INLINE void end_summary(const rl_scan_summary *s, running r)
     store_any(s->fresh, r.fresh.high);
     store_any(s->fresh_low, r.fresh.low);
     store_any(s->least, r.least);
+    if (s->rule.is_complex && s->narrow) r.peak = square_roots(r.peak) * splat(RL_FRESH_SCALE(true));
     store_any(s->peak, (vreal)magnitude_bits(r.peak));
     if (all_at_most(splat(RL_LEAST_DECAY), r.least))
         store_any(s->reset, (vreal){0});
@@ -208,7 +249,7 @@ RL_INLINE running add_plain_row(running r, vreal a, vreal input, bool back)
 {
     r.decay = times_number(a, r.decay, false);
     r.largest = greater_bits(r.largest, magnitude_bits(a));
-    r.least = at_most(r.least, magnitude(r.decay.high, false));
+    r.least = lesser(r.least, r.decay.high);
     if (back) {
         longer g = plus_number(r.fresh, input);
         r.peak = a * larger(r.peak, g.high);
