@@ -51,9 +51,9 @@ typedef struct rl_scan_summary {
     double *largest; /* the largest decay's magnitude, NaN where any is; of float rows made only where `least` is
                         below RL_LEAST_DECAY */
     double *peak;  /* of the states on the way from zero: the largest, each times the sizes of the decays that follow
-                      it, scaled as fresh; in complex ones of each part, until a decay turns them */
+                      it, scaled as fresh; of complex ones in each part, or in both where a decay turns them */
     double *reset; /* not 0 where a decay was 0: `fresh` is then all that leaves */
-    double *turns; /* not 0 where a decay has an imaginary part; made only where `least` is below RL_LEAST_DECAY */
+    double *turns; /* of complex numbers: not 0 (it may be NaN) where a decay has an imaginary part */
 } rl_scan_summary;
 
 /*

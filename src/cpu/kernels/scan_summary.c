@@ -20,17 +20,15 @@ RL_INLINE vreal load_row(const void *rows, int64_t index, bool narrow)
 
 RL_INLINE void look_again(const rl_scan_summary *s, bool is_complex)
 {
-    vint largest = {0}, reset = {0}, turns = {0};
+    vint largest = {0}, reset = {0};
     for (int64_t t = 0; t < s->rows; t++) {
         vreal a = load_row(s->a, t * s->pitch, s->narrow);
         largest = greater_bits(largest, size_bits(a, is_complex));
         reset |= is_zero(a, is_complex);
-        if (is_complex) turns |= __builtin_shufflevector(a, a, IMAGINARY_PARTS) != (vreal){0};
     }
     store_any(s->largest, (vreal)largest);
     for (int lane = 0; lane < LANES && is_complex; lane++) s->largest[lane] = sqrt(s->largest[lane]);
     store_any(s->reset, choose(reset, splat(1), splat(0)));
-    store_any(s->turns, choose(turns, splat(1), splat(0)));
 }
 
 void RL_NAME(rl_scan_look_again)(const rl_scan_summary *s)
@@ -42,28 +40,32 @@ void RL_NAME(rl_scan_look_again)(const rl_scan_summary *s)
 }
 
 /* Answers whether it may stand. */
-RL_INLINE bool summarise_plainly(const rl_scan_summary *s, bool back)
+RL_INLINE bool summarise_plainly(const rl_scan_summary *s, bool back, bool is_complex)
 {
-    running r = start_summary(RL_DECAY_SCALE(true), false);
+    vint decays = {0};
+    running r = start_summary(RL_DECAY_SCALE(true), is_complex);
     for (int64_t t = 0; t < s->rows; t++) {
         vreal a = load_row(s->a, t * s->pitch, true), input = load_row(s->input, t * s->pitch, true);
-        r = add_plain_narrow_row(r, a, input * splat(RL_FRESH_SCALE(true)), back);
+        r = add_plain_narrow_row(r, a, input * splat(RL_FRESH_SCALE(true)), back, is_complex);
+        decays |= (vint)a;
     }
     if (!all_at_most((vreal)magnitude_bits(r.fresh.high), splat(DBL_MAX))) return false;
-    end_summary(s, r);
+    end_summary(s, r, decays);
     return true;
 }
 
 RL_INLINE void summarise(const rl_scan_summary *s, bool back, bool is_complex, bool narrow)
 {
-    if (narrow && !is_complex && summarise_plainly(s, back)) return;
+    if (narrow && summarise_plainly(s, back, is_complex)) return;
     const vreal fresh_scale = splat(RL_FRESH_SCALE(narrow));
+    vint decays = {0};
     running r = start_summary(RL_DECAY_SCALE(narrow), is_complex);
     for (int64_t t = 0; t < s->rows; t++) {
         vreal a = load_row(s->a, t * s->pitch, narrow), input = load_row(s->input, t * s->pitch, narrow);
         r = add_row(r, a, narrow ? input * fresh_scale : input, back, is_complex, narrow);
+        decays |= (vint)a;
     }
-    end_summary(s, r);
+    end_summary(s, r, decays);
 }
 
 RL_INLINE void summarise_numbers(const rl_scan_summary *s, bool back, bool is_complex)

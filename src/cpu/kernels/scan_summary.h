@@ -10,13 +10,30 @@
 
 #if RL_REAL_BITS == 64
 
-/* At most the number's magnitude where it counts, that of its larger part. */
-RL_INLINE vreal magnitude(vreal x, bool is_complex)
+/* The larger of two magnitudes; the other one where one is NaN, or may be. */
+RL_INLINE vreal larger(vreal x, vreal y)
 {
-    vreal size = (vreal)magnitude_bits(x);
-    if (!is_complex) return size;
-    vreal other = __builtin_shufflevector(size, size, SWAPPED_PARTS);
-    return if_greater(size, other, size, other);
+#if defined(__AVX512F__)
+    return _mm512_range_pd(x, y, 0xb);
+#else
+    return at_least((vreal)magnitude_bits(y), (vreal)magnitude_bits(x));
+#endif
+}
+
+/* The least magnitude of products on the way. */
+RL_INLINE vreal lesser(vreal least, vreal product)
+{
+#if defined(__AVX512F__)
+    return _mm512_range_pd(least, product, 0xa);
+#else
+    return at_most(least, (vreal)magnitude_bits(product));
+#endif
+}
+
+/* What stands for a complex number's magnitude, at most that: its larger part. */
+RL_INLINE vreal larger_part(vreal x, bool is_complex)
+{
+    return is_complex ? larger(x, __builtin_shufflevector(x, x, SWAPPED_PARTS)) : x;
 }
 
 /* x y - product, where product is x y rounded. */
@@ -93,26 +110,6 @@ RL_INLINE longer settled(longer x)
     return (longer){high, finite_or_0(sum_error(x.high, low, high))};
 }
 
-/* The larger of two magnitudes; the other one where one is NaN, or may be. */
-RL_INLINE vreal larger(vreal x, vreal y)
-{
-#if defined(__AVX512F__)
-    return _mm512_range_pd(x, y, 0xb);
-#else
-    return at_least((vreal)magnitude_bits(y), (vreal)magnitude_bits(x));
-#endif
-}
-
-/* The least magnitude of products on the way. */
-RL_INLINE vreal lesser(vreal least, vreal product)
-{
-#if defined(__AVX512F__)
-    return _mm512_range_pd(least, product, 0xa);
-#else
-    return at_most(least, (vreal)magnitude_bits(product));
-#endif
-}
-
 RL_INLINE vreal square_roots(vreal x)
 {
 #if defined(__x86_64__)
@@ -128,14 +125,6 @@ RL_INLINE vreal squares(vreal a)
 {
     vreal square = a * a;
     return square + __builtin_shufflevector(square, square, SWAPPED_PARTS);
-}
-
-/* The parts' errors where a decay turns the one into the other. */
-RL_INLINE vreal turned(vreal peak, vreal a, bool is_complex)
-{
-    if (!is_complex) return peak;
-    vreal other = __builtin_shufflevector(peak, peak, SWAPPED_PARTS);
-    return choose(__builtin_shufflevector(a, a, IMAGINARY_PARTS) == (vreal){0}, peak, larger(other, peak));
 }
 
 /* The squares of complex numbers, the magnitudes of real ones: what order by size needs. */
@@ -193,7 +182,7 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
 {
     vreal decay = back ? conjugate(a, is_complex) : a;
     if (back) r.peak = larger(r.peak, height(r.fresh.high + input, is_complex, narrow));
-    r.peak = stretch(a, is_complex, narrow) * turned(r.peak, a, is_complex);
+    r.peak = stretch(a, is_complex, narrow) * r.peak;
     if (narrow) {
         r.decay.high = times(decay, r.decay.high, is_complex);
         r.fresh.high =
@@ -204,28 +193,46 @@ RL_INLINE running add_row(running r, vreal a, vreal input, bool back, bool is_co
         r.largest = greater_bits(r.largest, size_bits(a, is_complex));
     }
     if (!back) r.peak = larger(r.peak, height(r.fresh.high, is_complex, narrow));
-    r.least = at_most(r.least, magnitude(r.decay.high, is_complex));
+    r.least = lesser(r.least, larger_part(r.decay.high, is_complex));
     return r;
 }
 
-/* The same of real rows of float where no decay is 0, or what it drops is finite; the end shows if not. */
-RL_INLINE running add_plain_narrow_row(running r, vreal a, vreal input, bool back)
+/* The same of rows of float where no decay is 0, or what it drops is finite; the end shows if not. */
+RL_INLINE running add_plain_narrow_row(running r, vreal a, vreal input, bool back, bool is_complex)
 {
-    r.decay.high *= a;
-    r.least = lesser(r.least, r.decay.high);
+    vreal decay = back ? conjugate(a, is_complex) : a, stretched = stretch(a, is_complex, true);
+    r.decay.high = times(decay, r.decay.high, is_complex);
+    r.least = lesser(r.least, larger_part(r.decay.high, is_complex));
     if (back) {
         vreal g = r.fresh.high + input;
-        r.fresh.high = a * g;
-        r.peak = a * larger(r.peak, g);
+        r.fresh.high = times(decay, g, is_complex);
+        r.peak = stretched * larger(r.peak, height(g, is_complex, true));
     } else {
-        r.fresh.high = a * r.fresh.high + input;
-        r.peak = larger(a * r.peak, r.fresh.high);
+        r.fresh.high = times(a, r.fresh.high, is_complex) + input;
+        r.peak = larger(stretched * r.peak, height(r.fresh.high, is_complex, true));
     }
     return r;
 }
 
-/* A product that came near 0 asks for a second look at the decays. */
-RL_INLINE void end_summary(const rl_scan_summary *s, running r)
+/* Where a decay turns one part into the other, either has the errors of both. */
+RL_INLINE void store_peak(const rl_scan_summary *s, vreal peak, vint decays)
+{
+    if (s->rule.is_complex) {
+        vreal turns = (vreal)magnitude_bits((vreal)decays);
+        turns = __builtin_shufflevector(turns, turns, IMAGINARY_PARTS);
+        if (s->narrow) peak = square_roots(peak) * splat(RL_FRESH_SCALE(true));
+        vreal whole = larger(peak, __builtin_shufflevector(peak, peak, SWAPPED_PARTS));
+        peak = choose((vint)turns == (vint){0}, peak, whole);
+        store_any(s->turns, turns);
+    }
+    store_any(s->peak, (vreal)magnitude_bits(peak));
+}
+
+/*
+ * A product that came near 0 asks for a second look at the decays.  `decays` are all bits of complex ones: with an
+ * imaginary part in any there are some.
+ */
+RL_INLINE void end_summary(const rl_scan_summary *s, running r, vint decays)
 {
     r.decay = settled(r.decay);
     r.fresh = settled(r.fresh);
@@ -236,8 +243,7 @@ RL_INLINE void end_summary(const rl_scan_summary *s, running r)
     store_any(s->fresh, r.fresh.high);
     store_any(s->fresh_low, r.fresh.low);
     store_any(s->least, r.least);
-    if (s->rule.is_complex && s->narrow) r.peak = square_roots(r.peak) * splat(RL_FRESH_SCALE(true));
-    store_any(s->peak, (vreal)magnitude_bits(r.peak));
+    store_peak(s, r.peak, decays);
     if (all_at_most(splat(RL_LEAST_DECAY), r.least))
         store_any(s->reset, (vreal){0});
     else
@@ -264,7 +270,7 @@ RL_INLINE running add_plain_row(running r, vreal a, vreal input, bool back)
 RL_INLINE void end_plain_summary(const rl_scan_summary *s, running r)
 {
     if (all_at_most(splat(RL_LEAST_DECAY), r.least))
-        end_summary(s, r);
+        end_summary(s, r, (vint){0});
     else
         RL_NAME(rl_scan_summarise)(s);
 }
