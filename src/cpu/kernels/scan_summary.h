@@ -208,7 +208,7 @@ RL_INLINE running add_plain_narrow_row(running r, vreal a, vreal input, bool bac
         r.fresh.high = times(decay, g, is_complex);
         r.peak = stretched * larger(r.peak, height(g, is_complex, true));
     } else {
-        r.fresh.high = times(a, r.fresh.high, is_complex) + input;
+        r.fresh.high = is_complex ? times(a, r.fresh.high, true) + input : fma_(a, r.fresh.high, input);
         r.peak = larger(stretched * r.peak, height(r.fresh.high, is_complex, true));
     }
     return r;
