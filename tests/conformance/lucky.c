@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "measure.h"
+#include "agree.h"
 #include "rng.h"
 #include "strided.h"
 #include "venues.h"
@@ -61,25 +61,6 @@ static outputs run(rill_context *context, rill_dtype dtype, const lucky_case *c)
     return out;
 }
 
-/* How far apart two tensors are, and with none the one's norm; scaled so that squares stay in range. */
-static double distance(const rill_tensor *tensor, const rill_tensor *from)
-{
-    const double scale = 0x1p-64;
-    rill_tensor parts = view_parts(*tensor), others = from ? view_parts(*from) : parts;
-    int64_t index[RILL_MAX_RANK] = {0};
-    double sum = 0;
-    do {
-        double off = (view_load(&parts, index) - (from ? view_load(&others, index) : 0)) * scale;
-        sum += off * off;
-    } while (view_next(&parts, index));
-    return sqrt(sum) / scale;
-}
-
-static bool agrees(const rill_tensor *out, const rill_tensor *ref, const rill_tensor *loop, rill_dtype dtype)
-{
-    return distance(out, ref) <= measure_tolerance(dtype, false) * distance(ref, NULL) + 3 * distance(loop, ref);
-}
-
 static int run_case(rill_context *const judges[2], rill_dtype dtype, const lucky_case *c, const char *only)
 {
     outputs ref = run(judges[0], dtype, c), loop = run(judges[1], dtype, c);
@@ -90,7 +71,8 @@ static int run_case(rill_context *const judges[2], rill_dtype dtype, const lucky
             rill_context *context = venue_open(v, threads, false);
             if (!context) continue;
             outputs out = run(context, dtype, c);
-            bool right = agrees(&out.h, &ref.h, &loop.h, dtype) && agrees(&out.final, &ref.final, &loop.final, dtype);
+            bool right = slice_agrees(&out.h, &ref.h, &loop.h, false) &&
+                         slice_agrees(&out.final, &ref.final, &loop.final, false);
             if (!right) printf("%s: %s, %s, threads %d\n", v->name, c->name, rill_dtype_name(dtype), threads);
             failed += !right;
             free(out.h.data), free(out.final.data);
