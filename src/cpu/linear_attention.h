@@ -11,9 +11,10 @@
  * computed, and no state is kept but for the gates' gradients, <G, S>: see linear_attention_backward.c.
  *
  * A line is a sequence of one head of y, with its members: the heads that are summed in y.  A thread by itself takes
- * one line after the other; where lines are too few for the threads, all of them share the lines' chunks to prepare
- * them, then their panels to walk them.  Nothing of this shows in the results: chunks are cut by the sequence's own
- * length, panels never see each other, and sums over panels have one order.
+ * one line after the other; where lines are too few for the threads, it takes a part of their panels, and prepares
+ * for itself what the others prepare for theirs; where the threads are so many that this does not pay, all of them
+ * share the lines' chunks to prepare them, then their panels to walk them.  Nothing of this shows in the results:
+ * chunks are cut by the sequence's own length, panels never see each other, and sums over panels have one order.
  */
 #ifndef RL_CPU_LINEAR_ATTENTION_H
 #define RL_CPU_LINEAR_ATTENTION_H
@@ -51,6 +52,7 @@ typedef struct rl_attention_walk {
     /* Set by rl_attention_plan. */
     int64_t lines, panels, state_rows, q_pitch, chunks; /* chunks: of the longest sequence */
     int64_t vectors;
+    int64_t chunk_cost, vector_cost; /* operations on vectors, a step: of a chunk prepared, of a vector of values */
     size_t real_size, vector_size, panel_size, slot_size, scratch_size; /* bytes */
     bool may_multiply;
 } rl_attention_walk;
@@ -65,6 +67,11 @@ typedef struct rl_attention_line {
 } rl_attention_line;
 
 rl_attention_line rl_attention_line_of(const rl_attention_walk *walk, int64_t index);
+
+/* Where the workers of a group wait for each other. */
+typedef struct rl_attention_meeting {
+    _Atomic int arrived, round;
+} rl_attention_meeting;
 
 /* Where a panel's state lies at the begin of a chunk, and the bits of its largest magnitude. */
 typedef struct rl_attention_state {
@@ -81,14 +88,17 @@ typedef struct rl_attention_place {
 
 /*
  * Lines walked side by side, by one thread or by all, and their memory: states [lines][members][panels] of
- * panel_size, slots [slab][lines][members] of slot_size; one line's where a thread is by itself.
+ * panel_size, slots [slab][lines][members] of slot_size; one line's where a thread is by itself.  All panels, or by
+ * one thread a part of them.
  */
 typedef struct rl_attention_group {
     int64_t first, count, slab;
+    int64_t first_panel, panels;
     char *states, *slots;
     char *extra;   /* the owner's, by line */
     char *scratch; /* the worker's own */
     int worker, workers;
+    rl_attention_meeting *meeting; /* of more than one worker */
 
     /* Set by the job.  Called before a panel is walked, and after; may be NULL. */
     void (*before)(const struct rl_attention_group *group, const rl_attention_walk *walk,
@@ -98,8 +108,9 @@ typedef struct rl_attention_group {
     const void *owner;
 } rl_attention_group;
 
-rl_attention_state rl_attention_state_at(const rl_attention_walk *walk, char *states, int64_t index, int64_t member,
-                                         int64_t panel);
+/* In a set of the group's states. */
+rl_attention_state rl_attention_state_at(const rl_attention_walk *walk, const rl_attention_group *group, char *states,
+                                         int64_t index, int64_t member, int64_t panel);
 void rl_attention_load_states(const rl_attention_walk *walk, const rl_attention_group *group);
 void rl_attention_store_states(const rl_attention_walk *walk, const rl_attention_group *group);
 /* The chunks from `begin` on up to `end`, of those lines that have them. */
@@ -110,17 +121,18 @@ void rl_attention_meet(const rl_attention_group *group);
 /* What a call's lines need to be walked. */
 typedef struct rl_attention_need {
     int64_t lines, panels, chunks, neighbours;  /* neighbours: lines whose steps lie side by side */
-    int64_t work;                               /* elements of states over all steps */
-    size_t states_size, slots_size, extra_size; /* bytes of a line; of a line's prepared chunk; of its `extra` */
+    int threads;                                /* that the work is worth */
+    int64_t parts;                              /* of a line's panels, each walked by itself; 0: all threads share */
+    size_t states_size, slots_size, extra_size; /* bytes of a part; of a line's prepared chunk; of a part's `extra` */
     size_t scratch_size;                        /* of a worker */
     bool by_line;                               /* the job walks one line after the other, in the memory of one */
     void (*job)(rl_attention_group *, const void *); /* walks a group's lines; every worker of it is called */
     const void *owner;
 } rl_attention_need;
 
-rl_attention_need rl_attention_need_of(const rl_attention_walk *walk);
+rl_attention_need rl_attention_need_of(const rill_context *context, const rl_attention_walk *walk);
 
-/* Shares the lines out among the context's threads: each its own, or all of them all lines. */
+/* Shares the lines out among threads: each its own or its parts of them, or all of them all lines. */
 rill_status rl_attention_share(rill_context *context, const rl_attention_need *need);
 
 /* Walks all lines from their first chunk to the last. */

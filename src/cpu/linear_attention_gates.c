@@ -28,10 +28,10 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void keep_state(const rl_attention_walk *w, const rl_attention_place *place, const rl_attention_panel *p,
-                       char *states)
+static void keep_state(const rl_attention_group *group, const rl_attention_walk *w, const rl_attention_place *place,
+                       const rl_attention_panel *p, char *states)
 {
-    rl_attention_state to = rl_attention_state_at(w, states, place->index, place->member, place->panel);
+    rl_attention_state to = rl_attention_state_at(w, group, states, place->index, place->member, place->panel);
     memcpy(to.numbers, p->state, w->panel_size);
 }
 
@@ -41,9 +41,9 @@ static void before_dq(const rl_attention_group *group, const rl_attention_walk *
     const pair_room *room = group->owner;
     const int64_t at = place->chunk - room->first;
     if (room->is_marking && at == 0)
-        keep_state(w, place, p,
+        keep_state(group, w, place, p,
                    room->marks + (size_t)(place->chunk / room->walks->stretch) * room->walks->states_size);
-    if (room->saves) keep_state(w, place, p, room->saved + (size_t)at * room->walks->states_size);
+    if (room->saves) keep_state(group, w, place, p, room->saved + (size_t)at * room->walks->states_size);
 }
 
 /* A worker's arrays for one panel of one chunk, in the order of dk's walk. */
@@ -94,7 +94,7 @@ static void before_dk(const rl_attention_group *group, const rl_attention_walk *
     gates_place *at = place_in(w, group->scratch);
     char *numbers = (char *)at + ((sizeof *at + 63) & ~(size_t)63), *read = numbers;
     rl_attention_state entry =
-        rl_attention_state_at(w, room->saved + (size_t)(forward - room->first) * room->walks->states_size,
+        rl_attention_state_at(w, group, room->saved + (size_t)(forward - room->first) * room->walks->states_size,
                               place->index, place->member, place->panel);
     load_place(room->walks, place, at, read);
     at->gates = (rl_attention_gates){.panel = p,
@@ -191,7 +191,7 @@ rill_status rl_attention_run_gates(rill_context *context, rl_attention_walk *dq,
     rl_attention_walk again = *dq;
     again.y = again.partner = (rill_tensor){0};
     again.inner = NULL;
-    rl_attention_need need = rl_attention_need_of(dk);
+    rl_attention_need need = rl_attention_need_of(context, dk);
     pair walks = {.dq = dq, .dk = dk, .again = &again, .states_size = need.states_size};
     plan_stretches(&walks, need.chunks);
     need.extra_size = (size_t)(1 + walks.stretch + (walks.marks > 1 ? walks.marks : 0)) * need.states_size;

@@ -1,5 +1,7 @@
 /* Lines shared out among threads. */
 #include <omp.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 #include "linear_attention.h"
 
@@ -8,30 +10,69 @@ enum {
     LEAST_SLAB = 8,
     SMALL_WORK = 1 << 16, /* elements of states that one thread does in about the time of starting a team */
     GRABS = 16,           /* of tasks, a thread */
-    RESIDENT_BYTES = 512 << 10
+    RESIDENT_BYTES = 512 << 10,
+    SPINS = 2000 /* about as long as giving the core to another thread takes, and taking it back */
 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static int64_t quotient_up(int64_t a, int64_t b)
 {
     return a / b + (a % b != 0);
 }
 
-/* One thread a line would leave threads idle for more than an eighth of the time. */
-static bool wants_shared(const rl_attention_need *need, int threads)
+/*
+ * Into how many parts to cut the lines, 0 for all threads on all lines.  A thread prepares every chunk of which it
+ * walks a part, so parts must win time by more than an eighth; sharing has threads wait for each other, on a busy
+ * machine for long, and must win more than a quarter.
+ */
+static int64_t choose_parts(const rl_attention_walk *w, int threads)
 {
-    return threads > 1 && need->panels > 1 && quotient_up(need->lines, threads) * threads * 7 > need->lines * 8;
+    const int64_t panel_cost = RL_PANEL_VECTORS * w->vector_cost;
+    int64_t best = 1, time = quotient_up(w->lines, threads) * (w->chunk_cost + w->panels * panel_cost);
+    for (int64_t parts = 2; parts <= threads && parts <= w->panels; parts++) {
+        int64_t panels = quotient_up(w->panels, parts);
+        int64_t other = quotient_up(w->lines * parts, threads) * (w->chunk_cost + panels * panel_cost);
+        if (other * 8 < time * 7) best = parts, time = other;
+    }
+    const int64_t shared =
+        quotient_up(w->lines * w->chunk_cost, threads) + quotient_up(w->lines * w->panels, threads) * panel_cost;
+    return shared * 4 < time * 3 ? 0 : best;
 }
 
 /*
  * Lines that one thread walks side by side: their states stay in the second-level cache, and what is read of them
  * lies together.  As many for each task, as near as that goes.
  */
-static int64_t lines_apart(const rl_attention_need *need, int threads)
+static int64_t lines_apart(const rl_attention_need *need)
 {
+    const int64_t units = need->lines * need->parts, threads = need->threads;
     int64_t fit = need->states_size ? RESIDENT_BYTES / (int64_t)need->states_size : 1;
     if (fit > need->neighbours) fit = need->neighbours;
     if (fit < 1) fit = 1;
-    return quotient_up(need->lines, threads * quotient_up(need->lines, threads * fit));
+    return least(need->lines, quotient_up(units, threads * quotient_up(units, threads * fit)));
+}
+
+/* A barrier that gives its core away: OpenMP's holds on to it, for longer than a slab takes. */
+void rl_attention_meet(const rl_attention_group *group)
+{
+    rl_attention_meeting *m = group->meeting;
+    if (group->workers == 1) return;
+    const int round = atomic_load(&m->round);
+    if (atomic_fetch_add(&m->arrived, 1) + 1 == group->workers) {
+        atomic_store(&m->arrived, 0);
+        atomic_store(&m->round, round ^ 1);
+        return;
+    }
+    for (int spins = 0; atomic_load(&m->round) == round; spins++) {
+        if (spins >= SPINS) sched_yield();
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
 }
 
 static size_t group_size(const rl_attention_need *need, int64_t lines, int64_t slots)
@@ -41,17 +82,19 @@ static size_t group_size(const rl_attention_need *need, int64_t lines, int64_t s
 
 static rl_attention_group group_in(const rl_attention_need *need, char *memory, int64_t lines, int64_t slots)
 {
-    rl_attention_group group = {.slab = 1, .workers = 1, .states = memory};
+    rl_attention_group group = {.slab = 1, .panels = need->panels, .workers = 1, .states = memory};
     group.slots = group.states + (size_t)lines * need->states_size;
     group.extra = group.slots + (size_t)slots * need->slots_size;
     return group;
 }
 
 /* All threads on all lines. */
-static rill_status run_shared(rill_context *context, const rl_attention_need *need, int threads)
+static rill_status run_shared(rill_context *context, const rl_attention_need *need)
 {
+    const int threads = need->threads;
     const int64_t lines = need->by_line ? 1 : need->lines;
     const int64_t slab = SLAB / lines > LEAST_SLAB ? SLAB / lines : LEAST_SLAB;
+    rl_attention_meeting meeting = {0};
     void *memory, *scratch;
     rill_status status = rl_workspace_take(context, group_size(need, lines, lines * slab), &memory);
     if (status == RILL_OK) status = rl_workspace_take(context, (size_t)threads * need->scratch_size, &scratch);
@@ -63,15 +106,19 @@ static rill_status run_shared(rill_context *context, const rl_attention_need *ne
         group.slab = slab;
         group.worker = omp_get_thread_num();
         group.workers = omp_get_num_threads();
+        group.meeting = &meeting;
         group.scratch = (char *)scratch + (size_t)group.worker * need->scratch_size;
         need->job(&group, need->owner);
     }
     return RILL_OK;
 }
 
-static rill_status run_apart(rill_context *context, const rl_attention_need *need, int threads)
+/* Each thread on its own: parts of the same lines one after the other, so that threads read the same at one time. */
+static rill_status run_apart(rill_context *context, const rl_attention_need *need)
 {
-    const int64_t lines = need->by_line ? 1 : lines_apart(need, threads), tasks = quotient_up(need->lines, lines);
+    const int64_t lines = need->by_line ? 1 : lines_apart(need), parts = need->parts;
+    const int64_t tasks = quotient_up(need->lines, lines) * parts;
+    const int threads = (int)least(need->threads, tasks);
     const size_t size = group_size(need, lines, 1);
     const int64_t most = (int64_t)threads * GRABS, run = tasks > most ? tasks / most : 1;
     void *memory, *scratch;
@@ -81,9 +128,12 @@ static rill_status run_apart(rill_context *context, const rl_attention_need *nee
 #pragma omp parallel for num_threads(threads) schedule(dynamic, run)
     for (int64_t task = 0; task < tasks; task++) {
         const size_t own = (size_t)omp_get_thread_num();
+        const int64_t part = task % parts;
         rl_attention_group group = group_in(need, (char *)memory + own * size, lines, 1);
-        group.first = task * lines;
-        group.count = need->lines - group.first < lines ? need->lines - group.first : lines;
+        group.first = task / parts * lines;
+        group.count = least(need->lines - group.first, lines);
+        group.first_panel = need->panels * part / parts;
+        group.panels = need->panels * (part + 1) / parts - group.first_panel;
         group.scratch = (char *)scratch + own * need->scratch_size;
         need->job(&group, need->owner);
     }
@@ -92,19 +142,23 @@ static rill_status run_apart(rill_context *context, const rl_attention_need *nee
 
 rill_status rl_attention_share(rill_context *context, const rl_attention_need *need)
 {
-    const int threads = need->work < SMALL_WORK ? 1 : context->options.threads;
-    return wants_shared(need, threads) ? run_shared(context, need, threads) : run_apart(context, need, threads);
+    return need->parts ? run_apart(context, need) : run_shared(context, need);
 }
 
-rl_attention_need rl_attention_need_of(const rl_attention_walk *w)
+rl_attention_need rl_attention_need_of(const rill_context *context, const rl_attention_walk *w)
 {
     const int64_t steps = w->sequences > 0 ? w->length * (w->offsets.data ? 1 : w->sequences) + w->sequences : 0;
+    const int64_t work = steps * w->heads * (w->keys + 1) * (w->values + 1);
+    const int threads = work < SMALL_WORK ? 1 : context->options.threads;
+    const int64_t parts = choose_parts(w, threads);
     return (rl_attention_need){.lines = w->lines,
                                .panels = w->panels,
                                .chunks = w->chunks,
                                .neighbours = w->heads / w->members,
-                               .work = steps * w->heads * (w->keys + 1) * (w->values + 1),
-                               .states_size = (size_t)(w->members * w->panels) * w->panel_size,
+                               .threads = threads,
+                               .parts = parts,
+                               .states_size =
+                                   (size_t)(w->members * quotient_up(w->panels, parts ? parts : 1)) * w->panel_size,
                                .slots_size = (size_t)w->members * w->slot_size,
                                .scratch_size = w->scratch_size};
 }
@@ -125,7 +179,7 @@ static void walk_whole(rl_attention_group *group, const void *owner)
 rill_status rl_attention_run(rill_context *context, rl_attention_walk *w)
 {
     rl_attention_plan(w);
-    rl_attention_need need = rl_attention_need_of(w);
+    rl_attention_need need = rl_attention_need_of(context, w);
     need.job = walk_whole;
     need.owner = w;
     return need.lines > 0 && need.panels > 0 ? rl_attention_share(context, &need) : RILL_OK;

@@ -20,10 +20,13 @@ static int64_t round_up(int64_t count, int64_t unit)
  * Operations of a step on vectors: 4 of the loop, 2 of the products for each vector of the state, then q·k, of which
  * a little more than half is computed, its product with v, and about 60 for the rest.
  */
-static bool wins_by_products(const rl_attention_walk *w)
+static void plan_costs(rl_attention_walk *w, int64_t longest)
 {
-    const int64_t vectors = w->vectors, chunk_vectors = RL_CHUNK / w->kernels->lanes;
-    return 2 * w->keys * vectors > w->keys * chunk_vectors * 3 / 4 + RL_CHUNK / 2 * vectors + 60;
+    const int64_t loop = 4 * w->keys, products = 2 * w->keys + RL_CHUNK / 2;
+    const int64_t chunk = w->keys * (RL_CHUNK / w->kernels->lanes) * 3 / 4 + 60;
+    w->may_multiply = longest >= RL_LEAST_ROWS && loop * w->vectors > products * w->vectors + chunk;
+    w->chunk_cost = w->may_multiply ? chunk : 60;
+    w->vector_cost = w->may_multiply ? products : loop;
 }
 
 void rl_attention_plan(rl_attention_walk *w)
@@ -42,7 +45,7 @@ void rl_attention_plan(rl_attention_walk *w)
     w->slot_size = rl_attention_slot_size(w);
     w->scratch_size = 5 * RL_PANEL_VECTORS * RL_CHUNK * w->vector_size + 2 * RL_CHUNK * w->real_size;
     w->scratch_size = (w->scratch_size + 255) & ~(size_t)255;
-    w->may_multiply = longest >= RL_LEAST_ROWS && wins_by_products(w);
+    plan_costs(w, longest);
 }
 
 rl_attention_line rl_attention_line_of(const rl_attention_walk *w, int64_t index)
@@ -54,18 +57,12 @@ rl_attention_line rl_attention_line_of(const rl_attention_walk *w, int64_t index
     return line;
 }
 
-rl_attention_state rl_attention_state_at(const rl_attention_walk *w, char *states, int64_t index, int64_t member,
-                                         int64_t panel)
+rl_attention_state rl_attention_state_at(const rl_attention_walk *w, const rl_attention_group *group, char *states,
+                                         int64_t index, int64_t member, int64_t panel)
 {
-    char *numbers = states + (size_t)((index * w->members + member) * w->panels + panel) * w->panel_size;
+    const int64_t at = (index * w->members + member) * group->panels + panel - group->first_panel;
+    char *numbers = states + (size_t)at * w->panel_size;
     return (rl_attention_state){numbers, (int64_t *)(numbers + w->panel_size - 64)};
-}
-
-void rl_attention_meet(const rl_attention_group *group)
-{
-    if (group->workers > 1) {
-#pragma omp barrier
-    }
 }
 
 static int vectors_of(const rl_attention_walk *w, int64_t panel)
@@ -146,12 +143,13 @@ static void for_each_state(const rl_attention_walk *w, const rl_attention_group 
                                          rl_attention_state))
 {
     int64_t begin, end;
-    rl_attention_part(group, group->count * w->members * w->panels, &begin, &end);
+    rl_attention_part(group, group->count * w->members * group->panels, &begin, &end);
     for (int64_t task = begin; task < end; task++) {
-        int64_t index = task / (w->members * w->panels), member = task / w->panels % w->members;
+        int64_t index = task / (w->members * group->panels), member = task / group->panels % w->members;
+        int64_t panel = group->first_panel + task % group->panels;
         rl_attention_line line = rl_attention_line_of(w, group->first + index);
-        visit(w, &line, line.head * w->members + member, task % w->panels,
-              rl_attention_state_at(w, group->states, index, member, task % w->panels));
+        visit(w, &line, line.head * w->members + member, panel,
+              rl_attention_state_at(w, group, group->states, index, member, panel));
     }
     rl_attention_meet(group);
 }
@@ -266,18 +264,20 @@ static void look_ahead(const rl_attention_walk *w, const rl_attention_group *gro
     ahead->count = 0;
     if (chunk >= line->chunks) return;
     const int64_t begin = rl_attention_begin_of(w, line, chunk), rows = rl_attention_end_of(w, line, chunk) - begin;
-    const int64_t panel = RL_PANEL_VECTORS * w->kernels->lanes, first = place->panel * panel;
+    const int64_t panel = RL_PANEL_VECTORS * w->kernels->lanes;
     if (group->workers > 1) {
-        int64_t count = least(panel, w->values - first);
+        int64_t first = place->panel * panel, count = least(panel, w->values - first);
         add_ahead(ahead, &w->v, line->s, begin, begin + rows, head / w->v_share, first, count);
         add_ahead(ahead, &w->y, line->s, begin, begin + rows, line->head, first, count);
         return;
     }
-    const int64_t from = begin + rows * place->panel / w->panels, to = begin + rows * (place->panel + 1) / w->panels;
+    const int64_t nth = place->panel - group->first_panel;
+    const int64_t from = begin + rows * nth / group->panels, to = begin + rows * (nth + 1) / group->panels;
+    const int64_t first = group->first_panel * panel, count = least(group->panels * panel, w->values - first);
     add_ahead(ahead, &w->q, line->s, from, to, head / w->q_share, 0, w->keys);
     add_ahead(ahead, &w->k, line->s, from, to, head / w->k_share, 0, w->keys);
-    add_ahead(ahead, &w->v, line->s, from, to, head / w->v_share, 0, w->values);
-    add_ahead(ahead, &w->y, line->s, from, to, line->head, 0, w->values);
+    add_ahead(ahead, &w->v, line->s, from, to, head / w->v_share, first, count);
+    add_ahead(ahead, &w->y, line->s, from, to, line->head, first, count);
 }
 
 static void walk_panel(const rl_attention_walk *w, const rl_attention_group *group, const rl_attention_place *place,
@@ -286,7 +286,8 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
     const rl_attention_slot *slot = (const rl_attention_slot *)slot_memory;
     const int64_t head = place->line->head * w->members + place->member;
     panel_room room = room_of(w, group->scratch);
-    rl_attention_state state = rl_attention_state_at(w, group->states, place->index, place->member, place->panel);
+    rl_attention_state state =
+        rl_attention_state_at(w, group, group->states, place->index, place->member, place->panel);
     const bool reads = has_queries(w) && (w->y.data || w->partner.data);
     rl_attention_ahead ahead;
     look_ahead(w, group, place, &ahead);
@@ -355,8 +356,8 @@ static void walk_apart(const rl_attention_walk *w, const rl_attention_group *gro
             if (c >= line.chunks) continue;
             for (int64_t member = 0; member < w->members; member++)
                 rl_attention_prepare(w, &line, member, c, group->slots + (size_t)member * w->slot_size);
-            for (int64_t panel = 0; panel < w->panels; panel++)
-                walk_line(w, group, &line, index, panel, c, group->slots);
+            for (int64_t panel = 0; panel < group->panels; panel++)
+                walk_line(w, group, &line, index, group->first_panel + panel, c, group->slots);
         }
 }
 
