@@ -91,8 +91,7 @@ static void load_queries(const rl_attention_walk *w, const rl_attention_line *li
     const int64_t lanes = w->kernels->lanes;
     const int64_t padded = (c->rows + RL_STATE_ROWS - 1) / RL_STATE_ROWS * RL_STATE_ROWS;
     const size_t pitch = (size_t)w->q_pitch * w->real_size;
-    if (!w->q.data || w->keys % lanes || w->q_pitch % lanes || padded > c->rows)
-        memset(c->q, 0, (size_t)padded * pitch);
+    if (!w->q.data || w->q_pitch > w->keys || padded > c->rows) memset(c->q, 0, (size_t)padded * pitch);
     for (int64_t n = 0; n < w->keys && w->q.data; n += lanes) {
         rl_matrix m = rl_attention_rows(&w->q, line->s, begin, head / w->q_share, n);
         w->kernels->load((char *)c->q + (size_t)n * w->real_size, w->q_pitch, &m, c->rows, least(lanes, w->keys - n));
