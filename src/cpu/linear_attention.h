@@ -68,11 +68,6 @@ typedef struct rl_attention_line {
 
 rl_attention_line rl_attention_line_of(const rl_attention_walk *walk, int64_t index);
 
-/* Where the workers of a group wait for each other. */
-typedef struct rl_attention_meeting {
-    _Atomic int arrived, round;
-} rl_attention_meeting;
-
 /* Where a panel's state lies at the begin of a chunk, and the bits of its largest magnitude. */
 typedef struct rl_attention_state {
     char *numbers;
@@ -98,7 +93,6 @@ typedef struct rl_attention_group {
     char *extra;   /* the owner's, by line */
     char *scratch; /* the worker's own */
     int worker, workers;
-    rl_attention_meeting *meeting; /* of more than one worker */
 
     /* Set by the job.  Called before a panel is walked, and after; may be NULL. */
     void (*before)(const struct rl_attention_group *group, const rl_attention_walk *walk,

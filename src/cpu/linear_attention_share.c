@@ -1,7 +1,5 @@
 /* Lines shared out among threads. */
 #include <omp.h>
-#include <sched.h>
-#include <stdatomic.h>
 
 #include "linear_attention.h"
 
@@ -10,8 +8,7 @@ enum {
     LEAST_SLAB = 8,
     SMALL_WORK = 1 << 16, /* elements of states that one thread does in about the time of starting a team */
     GRABS = 16,           /* of tasks, a thread */
-    RESIDENT_BYTES = 512 << 10,
-    SPINS = 2000 /* about as long as giving the core to another thread takes, and taking it back */
+    RESIDENT_BYTES = 512 << 10
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -56,22 +53,10 @@ static int64_t lines_apart(const rl_attention_need *need)
     return least(need->lines, quotient_up(units, threads * quotient_up(units, threads * fit)));
 }
 
-/* A barrier that gives its core away: OpenMP's holds on to it, for longer than a slab takes. */
 void rl_attention_meet(const rl_attention_group *group)
 {
-    rl_attention_meeting *m = group->meeting;
-    if (group->workers == 1) return;
-    const int round = atomic_load(&m->round);
-    if (atomic_fetch_add(&m->arrived, 1) + 1 == group->workers) {
-        atomic_store(&m->arrived, 0);
-        atomic_store(&m->round, round ^ 1);
-        return;
-    }
-    for (int spins = 0; atomic_load(&m->round) == round; spins++) {
-        if (spins >= SPINS) sched_yield();
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
+    if (group->workers > 1) {
+#pragma omp barrier
     }
 }
 
@@ -94,7 +79,6 @@ static rill_status run_shared(rill_context *context, const rl_attention_need *ne
     const int threads = need->threads;
     const int64_t lines = need->by_line ? 1 : need->lines;
     const int64_t slab = SLAB / lines > LEAST_SLAB ? SLAB / lines : LEAST_SLAB;
-    rl_attention_meeting meeting = {0};
     void *memory, *scratch;
     rill_status status = rl_workspace_take(context, group_size(need, lines, lines * slab), &memory);
     if (status == RILL_OK) status = rl_workspace_take(context, (size_t)threads * need->scratch_size, &scratch);
@@ -106,7 +90,6 @@ static rill_status run_shared(rill_context *context, const rl_attention_need *ne
         group.slab = slab;
         group.worker = omp_get_thread_num();
         group.workers = omp_get_num_threads();
-        group.meeting = &meeting;
         group.scratch = (char *)scratch + (size_t)group.worker * need->scratch_size;
         need->job(&group, need->owner);
     }
