@@ -228,19 +228,25 @@ static void alone_and_in_a_batch(void **unused)
     }
 }
 
-/* Row 12: 64 threads with one head. */
+/* Row 12: more threads than heads; heads shared in parts and in chunks, with whole blocks of keys and without. */
 static void many_threads(void **unused)
 {
+    static const attention_sizes sizes[] = {
+        {1, 300, 1, 1, 24, 24, 0}, {1, 300, 1, 1, 100, 68, 0}, {1, 200, 3, 3, 68, 100, 0}, {1, 200, 2, 4, 36, 60, 0}};
+    static const int threads[] = {2, 5, 64};
     (void)unused;
-    for (int wide = 0; wide < 2; wide++) {
-        attention one = attention_make(wide_types[wide], (attention_sizes){1, 300, 1, 1, 24, 24, 0});
-        attention other = attention_make(wide_types[wide], (attention_sizes){1, 300, 1, 1, 24, 24, 0});
-        run_apart(&one, 1);
-        run_apart(&other, 64);
-        assert_same_outputs(&one, &other);
-        attention_free(&one);
-        attention_free(&other);
-    }
+    for (int wide = 0; wide < 2; wide++)
+        for (int i = 0; i < 4; i++) {
+            attention one = attention_make(wide_types[wide], sizes[i]);
+            run_apart(&one, 1);
+            for (int k = 0; k < 3; k++) {
+                attention other = attention_make(wide_types[wide], sizes[i]);
+                run_apart(&other, threads[k]);
+                assert_same_outputs(&one, &other);
+                attention_free(&other);
+            }
+            attention_free(&one);
+        }
 }
 
 int run_shape_tests(const char *name)
