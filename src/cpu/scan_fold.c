@@ -40,6 +40,7 @@
 #define NARROW_ROOM 0x1p18
 #define WIDE_ROOM 0x1p32
 #define NOISE 0x1p-78 /* the errors of pairs, (n u)^2 over as many steps as a run has, beside what has made them */
+#define NEGLIGIBLE 0x1p-60 /* P e beside S: its high part stays the loop's own number, the low one takes it */
 #define FORGOTTEN 0x1p-110 /* P e beside S, where only a bound of it is known: what leaves is then S */
 #define NARROW_ENTRY 0x1p62
 #define WIDE_ENTRY 0x1p400
@@ -165,7 +166,10 @@ static bool add_decayed(const rl_scan_job *job, const rl_scan_folding *s, int64_
 {
     const double cancels = job->narrow ? NARROW_CANCELS : WIDE_CANCELS, room = job->narrow ? NARROW_ROOM : WIDE_ROOM;
     const double terms = d->terms[part];
-    *S = sum_of(d->part[part], *S);
+    if (!job->narrow && terms <= NEGLIGIBLE * fabs(S->high))
+        S->low += d->part[part].high;
+    else
+        *S = sum_of(d->part[part], *S);
     const double size = fabs(round_state(job, S->high));
     return size <= DBL_MAX && terms <= cancels * size && d->whole <= room * size &&
            is_steady(job, s, lane + part, *S);

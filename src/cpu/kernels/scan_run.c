@@ -238,9 +238,8 @@ RL_INLINE void walk_run(rl_scan_run *r, bool falling, bool exact)
         debt = last_lane(finite_or_0(combine_errors(&all, h - ends + left) + (paid - (next - ends))));
         entering = last_lane(next);
     }
-    longer state = settled((longer){entering, debt});
-    r->state = state.high[0];
-    r->low = state.low[0];
+    r->state = entering[0] + debt[0];
+    r->low = debt[0] - (r->state - entering[0]);
     r->decay = decay[LANES - 1];
     r->largest = largest_lane(most);
 }

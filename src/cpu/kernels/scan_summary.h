@@ -102,12 +102,15 @@ RL_INLINE vreal finite_or_0(vreal x)
     return choose(x - x == (vreal){0}, x, (vreal){0});
 }
 
-/* The same number, the low part at most half a unit in the last place of the high one: where high ones cancel it need
- * not be. */
+/*
+ * The same number; where high ones have cancelled, so that the low one counts, as high as it can be.  Else the high
+ * one stays what plain arithmetic gives: under decays that forget, the loop's own number.
+ */
 RL_INLINE longer settled(longer x)
 {
     vreal low = finite_or_0(x.low), high = x.high + low;
-    return (longer){high, finite_or_0(sum_error(x.high, low, high))};
+    vint kept = (vreal)magnitude_bits(low) <= (vreal)magnitude_bits(x.high) * splat(0x1p-44);
+    return (longer){choose(kept, x.high, high), choose(kept, low, finite_or_0(sum_error(x.high, low, high)))};
 }
 
 RL_INLINE vreal square_roots(vreal x)
