@@ -48,6 +48,7 @@ const rl_backend rl_backend_cpu = {
     .scan = rl_cpu_scan,
     .scan_backward = rl_cpu_scan_backward,
     .selective_scan = rl_cpu_selective_scan,
+    .selective_scan_backward = rl_cpu_selective_scan_backward,
     .selective_layer = rl_cpu_selective_layer,
     .linear_attention = rl_cpu_linear_attention,
     .linear_attention_backward = rl_cpu_linear_attention_backward,

@@ -91,6 +91,7 @@ typedef struct rl_kernels {
     /* y += D x, then y *= z σ(z); D [lanes] and z may be NULL. */
     void (*finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
 
+    const struct rl_back_kernels *back;           /* recur_back.h */
     const struct rl_scan_kernels *scan;           /* scan.h */
     const struct rl_attention_kernels *attention; /* linear_attention.h */
 } rl_kernels;

@@ -4,7 +4,7 @@
  * is rounded before the sum, as in the plain loop: where the states nearly cancel, errors that agree with the loop's
  * are worth more than smaller ones, and the sum finds an adder that fma would leave idle.
  */
-#include "functions.h"
+#include "recur.h"
 #include "kernels.h"
 #include "table.h"
 
@@ -16,20 +16,6 @@ typedef struct block {
     int64_t rows, ahead_step;
     bool accumulate;
 } block;
-
-/* Entry i of a row of B and C: one number for all lanes, or a vector. */
-RL_INLINE vreal entry(const real *row, int i, bool spread)
-{
-    return spread ? *(const vreal *)(row + i * LANES) : splat(row[i]);
-}
-
-/* How the decays of a tile are had: within EXP_SAFE, for any argument, or from step sizes that have no rate. */
-enum { WIDE, SAFE, LARGE };
-
-RL_INLINE vreal decay_of(decay_rate rate, vreal A, int way)
-{
-    return way == LARGE ? exp_decay_of(rate.upper, A) : exp_decay(rate, A, way == SAFE);
-}
 
 RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int states, int way, bool spread,
                        bool decays)
@@ -76,12 +62,11 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
         .rate = r->rate, .rate_rest = r->rate_rest, .input = r->input, .bc = r->bc, .y = r->y, .rows = r->rows};
     const vreal *A = r->A, *A_bound = r->A_bound;
     vreal *h = r->h, bound = *(const vreal *)r->bound;
-    bool large = !all_at_most(bound, splat(DELTA_LARGE));
     b.accumulate = r->accumulate;
     b.ahead = r->ahead ? r->ahead : r->y;
     b.ahead_step = r->ahead ? r->ahead_step : 0;
     for (int64_t n = 0; n < r->states; n += RL_STATE_BLOCK, A_bound++) {
-        int way = large ? LARGE : all_at_most(bound * *A_bound, splat(EXP_SAFE)) ? SAFE : WIDE;
+        int way = way_of(bound, *A_bound);
         switch (r->states - n) {
         case 1:
             run_any(&b, h + n, A + n, 1, way, r->spread, r->fresh);

@@ -10,6 +10,7 @@ const rl_kernels RL_NAME(rl_kernels) = {
     .recur = RL_NAME(rl_recur),
     .add = RL_NAME(rl_add),
     .finish = RL_NAME(rl_finish),
+    .back = &RL_NAME(rl_back_kernels),
     .scan = &RL_NAME(rl_scan_kernels),
     .attention = &RL_NAME(rl_attention_kernels),
 };
@@ -21,4 +22,14 @@ const rl_attention_kernels RL_NAME(rl_attention_kernels) = {
     .walk = RL_NAME(rl_attention_walk),
     .begin_gates = RL_NAME(rl_attention_begin_gates),
     .end_gates = RL_NAME(rl_attention_end_gates),
+};
+
+const rl_back_kernels RL_NAME(rl_back_kernels) = {
+    .take_steps = RL_NAME(rl_take_steps),
+    .enter_gate = RL_NAME(rl_enter_gate),
+    .recur = RL_NAME(rl_recur_back),
+    .leave_steps = RL_NAME(rl_leave_steps),
+    .clear_lanes = RL_NAME(rl_clear_lanes),
+    .sum_lanes = RL_NAME(rl_sum_lanes),
+    .bar_A = RL_NAME(rl_bar_A),
 };

@@ -4,6 +4,7 @@
 
 #include "kernels.h"
 #include "linear_attention.h"
+#include "recur_back.h"
 #include "scan.h"
 #include "vec.h"
 
@@ -16,6 +17,14 @@ void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta, const vo
 void RL_NAME(rl_recur)(const rl_recurrence *recurrence);
 void RL_NAME(rl_add)(void *to, const void *from, int64_t rows);
 void RL_NAME(rl_finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
+
+void RL_NAME(rl_take_steps)(const rl_back_tile *tile, const rl_step_rule *rule);
+void RL_NAME(rl_enter_gate)(const rl_back_tile *tile);
+void RL_NAME(rl_recur_back)(const rl_back_tile *tile, const rl_back_states *states);
+void RL_NAME(rl_leave_steps)(const rl_back_tile *tile, const void *D, void *dD, void *dbias);
+void RL_NAME(rl_clear_lanes)(void *numbers, int64_t rows, int64_t lanes);
+void RL_NAME(rl_sum_lanes)(void *to, const void *numbers, const rl_lane_sums *shape);
+void RL_NAME(rl_bar_A)(void *dA, const void *A, int64_t states);
 
 void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int64_t lanes);
 void RL_NAME(rl_scan_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
@@ -39,6 +48,7 @@ void RL_NAME(rl_attention_begin_gates)(rl_attention_gates *gates);
 void RL_NAME(rl_attention_end_gates)(rl_attention_gates *gates);
 
 extern const rl_attention_kernels RL_NAME(rl_attention_kernels);
+extern const rl_back_kernels RL_NAME(rl_back_kernels);
 extern const rl_scan_kernels RL_NAME(rl_scan_kernels);
 extern const rl_kernels RL_NAME(rl_kernels);
 

@@ -1,0 +1,123 @@
+/* What surrounds the recurrence's gradients: the step size, the gate and the skip, and sums over channels. */
+#include "functions.h"
+#include "scan_turn.h"
+#include "table.h"
+
+/* σ(value) and 1 - σ(value), both to a few ulp. */
+typedef struct sigmoid {
+    vreal value, other;
+} sigmoid;
+
+RL_INLINE sigmoid sigmoid_from(vreal value, vreal e)
+{
+    vreal whole = e + splat(1), upper = splat(1) / whole, lower = e / whole;
+    return (sigmoid){.value = if_greater(splat(0), value, lower, upper),
+                     .other = if_greater(splat(0), value, upper, lower)};
+}
+
+/* In passes, as rl_prepare_step. */
+RL_INLINE void soften(vreal *size, vreal *slope, vreal bias, int64_t rows)
+{
+    for (int64_t t = 0; t < rows; t++) slope[t] = exp_of_minus(size[t] + bias, false);
+    for (int64_t t = 0; t < rows; t++) {
+        vreal value = size[t] + bias, e = slope[t];
+        size[t] = softplus_from(value, e);
+        slope[t] = if_greater(value, splat(20), splat(1), sigmoid_from(value, e).value);
+    }
+}
+
+void RL_NAME(rl_take_steps)(const rl_back_tile *tile, const rl_step_rule *rule)
+{
+    const vreal low = splat((real)rule->low), high = splat((real)rule->high), none = splat(-1);
+    vreal *size = tile->size, *slope = tile->slope;
+    vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0);
+    if (rule->softplus)
+        soften(size, slope, bias, tile->rows);
+    else
+        for (int64_t t = 0; t < tile->rows; t++) size[t] += bias, slope[t] = splat(1);
+    for (int64_t t = 0; t < tile->rows; t++) {
+        slope[t] = if_greater(low, size[t], none, if_greater(size[t], high, none, slope[t]));
+        size[t] = at_most(at_least(size[t], low), high);
+    }
+    RL_NAME(rl_prepare_step)
+    (&tile->steps, size, tile->x, tile->rows, &(rl_step_rule){.low = -INFINITY, .high = INFINITY});
+}
+
+void RL_NAME(rl_enter_gate)(const rl_back_tile *tile)
+{
+    const vreal *dy = tile->dy, *z = tile->z;
+    vreal *du = tile->du;
+    for (int64_t t = 0; t < tile->rows; t++) du[t] = z ? dy[t] * silu_(z[t]) : dy[t];
+}
+
+/* The slope of z σ(z). */
+RL_INLINE vreal silu_slope(vreal value)
+{
+    sigmoid s = sigmoid_from(value, exp_of_minus(value, false));
+    return s.value * (splat(1) + value * s.other);
+}
+
+static void leave_gate(const rl_back_tile *tile, const vreal *D)
+{
+    const vreal *dy = tile->dy, *z = tile->z, *x = tile->x;
+    vreal *y = tile->y;
+    for (int64_t t = 0; t < tile->rows; t++) {
+        vreal sum = D ? fma_(*D, x[t], y[t]) : y[t];
+        y[t] = dy ? dy[t] * sum * silu_slope(z[t]) : splat(0);
+    }
+}
+
+void RL_NAME(rl_leave_steps)(const rl_back_tile *tile, const void *D_memory, void *dD_memory, void *dbias_memory)
+{
+    const vreal *x = tile->x, *size = tile->size, *slope = tile->slope, *du = tile->du, *D = D_memory;
+    vreal *dx = tile->along_B, *ddelta = tile->along_size, *dD = dD_memory, *dbias = dbias_memory;
+    vreal bias_sum = {0}, D_sum = {0};
+    if (tile->z) leave_gate(tile, D);
+    for (int64_t t = 0; t < tile->rows; t++) {
+        dx[t] *= size[t];
+        ddelta[t] = if_greater(splat(0), slope[t], splat(0), slope[t] * ddelta[t]);
+        bias_sum += ddelta[t];
+    }
+    *dbias += bias_sum;
+    if (!D || !tile->dy) return;
+    for (int64_t t = 0; t < tile->rows; t++) {
+        dx[t] += du[t] * *D;
+        D_sum = fma_(du[t], x[t], D_sum);
+    }
+    *dD += D_sum;
+}
+
+void RL_NAME(rl_clear_lanes)(void *numbers, int64_t rows, int64_t lanes)
+{
+    vreal *v = numbers;
+    vint keep;
+    for (int lane = 0; lane < LANES; lane++) keep[lane] = lane < lanes ? -1 : 0;
+    for (int64_t row = 0; row < rows; row++) v[row] = (vreal)((vint)v[row] & keep);
+}
+
+void RL_NAME(rl_sum_lanes)(void *to_memory, const void *numbers, const rl_lane_sums *s)
+{
+    const vreal *from = numbers;
+    vreal *to = to_memory;
+    for (int64_t t = 0; t < s->rows; t++) {
+        vreal v[LANES];
+        for (int i = 0; i < LANES; i++) {
+            int64_t n = s->first + i, block = n / RL_STATE_BLOCK, at = n % RL_STATE_BLOCK;
+            v[i] = i < s->states ? from[(block * s->rows + t) * RL_STATE_BLOCK + at] : splat(0);
+        }
+        turn_registers(v);
+        for (int64_t group = 0; group < s->groups; group++) {
+            vreal sum = v[group * s->members];
+            for (int64_t lane = 1; lane < s->members; lane++) sum += v[group * s->members + lane];
+            to[group * s->rows + t] = sum;
+        }
+    }
+}
+
+void RL_NAME(rl_bar_A)(void *dA_memory, const void *A_memory, int64_t states)
+{
+    vreal *dA = dA_memory;
+    const vreal *A = A_memory;
+    for (int64_t n = 0; n < states; n++)
+        dA[n] = if_greater((vreal)magnitude_bits(A[n]), splat(REAL_MAX), splat(0), dA[n]);
+}
