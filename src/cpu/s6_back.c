@@ -131,6 +131,23 @@ static bool is_fresh(const line *l, int64_t t)
     return t == 0 && rl_starts_fresh(&l->back->forward, &l->piece);
 }
 
+/* The tile that follows, for its rows to be fetched: see s6.c.  The two first arrays are all that a run forward
+ * reads.
+ */
+static void look_ahead(const line *l, int64_t tile, int64_t i)
+{
+    const rl_series *series[RL_BACK_AHEAD] = {&l->piece.x, &l->piece.delta, &l->dy, &l->piece.z,
+                                              &l->dx,      &l->ddelta,      &l->dz};
+    const int64_t t = tile * RL_BACK_ROWS, channel = rl_back_place(l->back, l->first + i).channel;
+    for (int at = 0; at < RL_BACK_AHEAD; at++) {
+        l->scratch->tile.ahead[at].data = NULL;
+        if (!series[at]->data || series[at]->lane != 1 || t < 0 || t >= l->piece.length) continue;
+        rl_matrix m = rl_series_rows(series[at], t, channel);
+        l->scratch->tile.ahead[at].data = m.data;
+        l->scratch->tile.ahead[at].step = m.row * (int64_t)rill_dtype_size(m.dtype);
+    }
+}
+
 /* The states after a tile, from those before it. */
 static void run_tile(const line *l, int64_t tile, int64_t i)
 {
@@ -146,19 +163,20 @@ static void run_tile(const line *l, int64_t tile, int64_t i)
     load_rows(l, s->tile.x, &l->piece.x, t, place);
     load_rows(l, s->tile.size, &l->piece.delta, t, place);
     k->prepare_step(&s->tile.steps, s->tile.size, s->tile.x, s->tile.rows, &rule);
-    k->recur(&(rl_recurrence){.rows = s->tile.rows,
-                              .states = back->problem->states,
-                              .rate = s->tile.steps.rate,
-                              .rate_rest = s->tile.steps.rate_rest,
-                              .input = s->tile.steps.input,
-                              .bound = s->tile.steps.bound,
-                              .A = v.A,
-                              .A_bound = v.A_bound,
-                              .bc = s->bc,
-                              .h = h,
-                              .y = s->tile.y,
-                              .fresh = is_fresh(l, t),
-                              .spread = back->forward.spread});
+    v.h = h;
+    rl_recurrence r = {.rows = s->tile.rows,
+                       .rate = s->tile.steps.rate,
+                       .rate_rest = s->tile.steps.rate_rest,
+                       .input = s->tile.steps.input,
+                       .bound = s->tile.steps.bound,
+                       .bc = s->bc,
+                       .y = s->tile.y,
+                       .fresh = is_fresh(l, t)};
+    for (int64_t slice = 0; slice < back->forward.slices; slice++) {
+        r.ahead = s->tile.ahead[slice].data;
+        r.ahead_step = s->tile.ahead[slice].step;
+        rl_recur_slice(&back->forward, &v, r, slice);
+    }
 }
 
 /* Keeps the states before each tile; what the last tile leaves is not wanted. */
@@ -173,7 +191,11 @@ static void keep_states(const line *l)
     for (int64_t tile = 0; tile < tiles - 1; tile++) {
         rl_pack_inputs(&back->forward, &l->piece, rl_back_place(back, l->first), tile * RL_BACK_ROWS, RL_BACK_ROWS,
                        l->scratch->bc);
-        for (int64_t i = 0; i < l->count; i++) run_tile(l, tile, i);
+        for (int64_t i = 0; i < l->count; i++) {
+            bool inside = i + 1 < l->count;
+            look_ahead(l, inside ? tile : tile + 1, inside ? i + 1 : 0);
+            run_tile(l, tile, i);
+        }
     }
 }
 
@@ -254,6 +276,8 @@ static void run_block_back(const line *l, int64_t tile)
     memset(s->dB, 0, (size_t)entries * back->vector_size);
     memset(s->dC, 0, (size_t)entries * back->vector_size);
     for (int64_t i = 0; i < l->count; i++) {
+        bool inside = i + 1 < l->count;
+        look_ahead(l, inside ? tile : tile - 1, inside ? i : l->count - 1);
         run_tile_back(l, tile, i == 0 ? l->count - 1 : i - 1);
         if (i > 0 || lanes == back->kernels->lanes) continue;
         back->kernels->back->clear_lanes(s->dB, entries, lanes);

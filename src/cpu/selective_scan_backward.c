@@ -40,6 +40,7 @@ static rl_s6 scan_of(const rl_s6_back *back)
                    .f64 = f64,
                    .spread = p->groups > 1 && group_channels > 0 && group_channels <= lanes / 2,
                    .state_blocks = quotient_up(p->states, RL_STATE_BLOCK),
+                   .slices = least(2, quotient_up(p->states, RL_STATE_BLOCK)),
                    .real_size = f64 ? sizeof(double) : sizeof(float),
                    .vector_size = back->vector_size};
 }

@@ -15,14 +15,21 @@ RL_INLINE sigmoid sigmoid_from(vreal value, vreal e)
                      .other = if_greater(splat(0), value, upper, lower)};
 }
 
-/* In passes, as rl_prepare_step. */
+/* In passes, and with the short exponential first, as rl_prepare_step. */
 RL_INLINE void soften(vreal *size, vreal *slope, vreal bias, int64_t rows)
 {
-    for (int64_t t = 0; t < rows; t++) slope[t] = exp_of_minus(size[t] + bias, false);
+    vint largest = {0};
     for (int64_t t = 0; t < rows; t++) {
-        vreal value = size[t] + bias, e = slope[t];
+        size[t] += bias;
+        largest = greater_bits(largest, magnitude_bits(size[t]));
+        slope[t] = exp_of_minus(size[t], true);
+    }
+    if (!all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
+        for (int64_t t = 0; t < rows; t++) slope[t] = exp_of_minus(size[t], false);
+    for (int64_t t = 0; t < rows; t++) {
+        vreal value = size[t], e = slope[t], sigma = if_greater(splat(0), value, e, splat(1)) / (e + splat(1));
         size[t] = softplus_from(value, e);
-        slope[t] = if_greater(value, splat(20), splat(1), sigmoid_from(value, e).value);
+        slope[t] = if_greater(value, splat(20), splat(1), sigma);
     }
 }
 
@@ -95,15 +102,15 @@ void RL_NAME(rl_clear_lanes)(void *numbers, int64_t rows, int64_t lanes)
     for (int64_t row = 0; row < rows; row++) v[row] = (vreal)((vint)v[row] & keep);
 }
 
-void RL_NAME(rl_sum_lanes)(void *to_memory, const void *numbers, const rl_lane_sums *s)
+RL_INLINE void sum_lanes(vreal *to, const vreal *from, const rl_lane_sums *s, int64_t states)
 {
-    const vreal *from = numbers;
-    vreal *to = to_memory;
+    const int64_t phase = LANES % RL_STATE_BLOCK == 0 ? 0 : s->first % RL_STATE_BLOCK; /* within a block */
+    from += (s->first - phase) * s->rows;
     for (int64_t t = 0; t < s->rows; t++) {
         vreal v[LANES];
         for (int i = 0; i < LANES; i++) {
-            int64_t n = s->first + i, block = n / RL_STATE_BLOCK, at = n % RL_STATE_BLOCK;
-            v[i] = i < s->states ? from[(block * s->rows + t) * RL_STATE_BLOCK + at] : splat(0);
+            int64_t block = (phase + i) / RL_STATE_BLOCK, at = (phase + i) % RL_STATE_BLOCK;
+            v[i] = i < states ? from[(block * s->rows + t) * RL_STATE_BLOCK + at] : splat(0);
         }
         turn_registers(v);
         for (int64_t group = 0; group < s->groups; group++) {
@@ -112,6 +119,15 @@ void RL_NAME(rl_sum_lanes)(void *to_memory, const void *numbers, const rl_lane_s
             to[group * s->rows + t] = sum;
         }
     }
+}
+
+void RL_NAME(rl_sum_lanes)(void *to, const void *numbers, const rl_lane_sums *shape)
+{
+    const rl_lane_sums one = {.rows = shape->rows, .first = shape->first, .groups = 1, .members = LANES};
+    if (shape->groups == 1 && shape->members == LANES && shape->states == LANES)
+        sum_lanes(to, numbers, &one, LANES);
+    else
+        sum_lanes(to, numbers, shape, shape->states);
 }
 
 void RL_NAME(rl_bar_A)(void *dA_memory, const void *A_memory, int64_t states)

@@ -10,12 +10,15 @@ typedef struct block {
     const rl_back_tile *tile;
     const real *bc;
     vreal *held, *decays, *dB, *dC;
+    const char *ahead[2]; /* fetched on the way forward, and back */
+    int64_t ahead_step[2];
     bool first; /* writes the sums over states instead of adding to them */
 } block;
 
 RL_INLINE void recall_step(const block *b, int64_t t, vreal *h, const vreal *A, int states, int way, bool spread,
                            bool decays)
 {
+    __builtin_prefetch(b->ahead[0] + t * b->ahead_step[0]);
     const rl_steps *steps = &b->tile->steps;
     const real *row = b->bc + t * 2 * states * (spread ? LANES : 1);
     decay_rate rate = {.upper = ((const vreal *)steps->rate)[t], .rest = ((const vreal *)steps->rate_rest)[t]};
@@ -74,6 +77,7 @@ RL_INLINE void take_output(const block *b, int64_t t, vreal *G, const real *row,
 RL_INLINE void walk_step(const block *b, int64_t t, vreal *G, vreal *dA, const vreal *A, int states, bool spread,
                          bool decays)
 {
+    __builtin_prefetch(b->ahead[1] + t * b->ahead_step[1]);
     const rl_back_tile *tile = b->tile;
     const real *row = b->bc + t * 2 * states * (spread ? LANES : 1);
     const vreal *before = b->held + t * RL_STATE_BLOCK, *decay = b->decays + t * RL_STATE_BLOCK;
@@ -87,7 +91,7 @@ RL_INLINE void walk_step(const block *b, int64_t t, vreal *G, vreal *dA, const v
         along_B = fma_(G[i], B, along_B);
         if (decays) {
             vreal product = decay[i] * before[i];
-            slope = A[i] * product + slope;
+            slope = fma_(A[i], product, slope);
             dA[i] = fma_(G[i], size * product, dA[i]);
         }
         along_size = fma_(G[i], slope, along_size);
@@ -120,6 +124,16 @@ RL_INLINE void run_block(const block *b, const rl_back_states *s, int64_t n, int
         walk(b, G, dA, A, states, false, s->fresh);
 }
 
+/* Two arrays a block; where there is nothing left to fetch, a place that is in cache. */
+static void look_ahead(block *b, int64_t index)
+{
+    for (int i = 0; i < 2; i++) {
+        bool more = index * 2 + i < RL_BACK_AHEAD && b->tile->ahead[index * 2 + i].data;
+        b->ahead[i] = more ? b->tile->ahead[index * 2 + i].data : b->tile->x;
+        b->ahead_step[i] = more ? b->tile->ahead[index * 2 + i].step : 0;
+    }
+}
+
 static void clear_sums(const rl_back_tile *tile)
 {
     vreal *along_B = tile->along_B, *along_size = tile->along_size, *y = tile->y;
@@ -132,6 +146,7 @@ void RL_NAME(rl_recur_back)(const rl_back_tile *tile, const rl_back_states *s)
         .tile = tile, .bc = s->bc, .held = s->held, .decays = s->decays, .dB = s->dB, .dC = s->dC, .first = true};
     if (s->states == 0) clear_sums(tile);
     for (int64_t n = 0; n < s->states; n += RL_STATE_BLOCK) {
+        look_ahead(&b, n / RL_STATE_BLOCK);
         switch (s->states - n) {
         case 1:
             run_block(&b, s, n, 1);

@@ -13,7 +13,7 @@
 #include "kernels.h"
 
 /* Steps of a tile at most: what rl_back_states keeps of a block of states stays in the first-level cache. */
-enum { RL_BACK_ROWS = 32 };
+enum { RL_BACK_ROWS = 32, RL_BACK_AHEAD = 7 };
 
 /* The steps, each an array [rows][lanes]. */
 typedef struct rl_back_tile {
@@ -25,6 +25,10 @@ typedef struct rl_back_tile {
     void *along_B;    /* Σ G B, then dx */
     void *along_size; /* Σ G (A p + B x), then ddelta */
     void *y;          /* with z: Σ C h, then dz */
+    struct {
+        const void *data;
+        int64_t step;       /* bytes */
+    } ahead[RL_BACK_AHEAD]; /* fetched meanwhile, a place a row: what the next tile will read and write, or NULL */
 } rl_back_tile;
 
 /* The states of the vector. */
