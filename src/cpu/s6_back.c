@@ -3,6 +3,10 @@
 #include <omp.h>
 #include <string.h>
 
+/* Between arrays, whose sizes are powers of two: stores into one would else hold up loads from the same place in a
+ * page of another. */
+enum { APART = 9 * 64 };
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -48,7 +52,7 @@ size_t rl_back_lay_out(const rl_s6_back *back, char *memory, rl_back_scratch *s)
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         char *at = memory ? memory + size : NULL;
         memcpy(arrays[i].array, &at, sizeof at);
-        size += (arrays[i].bytes + 63) & ~(size_t)63;
+        size += ((arrays[i].bytes + 63) & ~(size_t)63) + APART;
     }
     return size;
 }

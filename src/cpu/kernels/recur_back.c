@@ -1,7 +1,7 @@
 /*
  * The gradients of a tile, RL_STATE_BLOCK states at a time: forward from the state before it, which leaves the decays
  * and states of all its steps in cache, then back over these.  Where the reference adds rounded products to a state
- * or its gradient, so does this: where they nearly cancel, errors that agree with the loop's are worth more.
+ * or its gradient G, so does this: where they nearly cancel, errors that agree with the loop's are worth more.
  */
 #include "recur.h"
 #include "table.h"
