@@ -5,8 +5,10 @@
 #include "s6_back.h"
 
 enum {
-    BLOCK_CHANNELS = 64, /* share one packing of B and C and one sum of dB and dC over lanes, or twice the states */
-    PARTS = 32           /* of the sequences at most */
+    BLOCK_CHANNELS = 256,      /* share one packing of B and C and one sum of dB and dC over lanes */
+    LEAST_BLOCK_CHANNELS = 64, /* where tasks are few */
+    FEW_TASKS = 4,
+    PARTS = 32 /* of the sequences at most */
 };
 
 static int64_t least(int64_t a, int64_t b)
@@ -45,11 +47,21 @@ static rl_s6 scan_of(const rl_s6_back *back)
                    .vector_size = back->vector_size};
 }
 
+static void cut_blocks(rl_s6_back *back, int64_t channels)
+{
+    const bool spread = back->forward.spread;
+    back->block_vectors = spread ? 1 : quotient_up(channels, back->kernels->lanes);
+    back->block_vectors = most(1, least(back->block_vectors, back->stripe_vectors));
+    back->stripe_blocks = quotient_up(back->stripe_vectors, back->block_vectors);
+    back->blocks = spread ? back->stripe_blocks : back->problem->groups * back->stripe_blocks;
+}
+
 /*
- * The blocks follow from the shape alone, as their sums' bits do.  A block has at least twice as many channels as
- * there are states, so that its share of dB and dC is no larger than that of x.
+ * The blocks follow from the sizes alone, as their sums' bits do; with `reproducible` not from the batch, so that
+ * they are not made smaller where tasks are few.  A block has at least twice as many channels as there are states, so
+ * that its share of dB and dC is no larger than that of x.
  */
-static void plan_blocks(rl_s6_back *back)
+static void plan_blocks(rl_s6_back *back, bool reproducible)
 {
     const rl_selective_scan_backward_problem *p = back->problem;
     const int64_t lanes = back->kernels->lanes, group_channels = p->channels / p->groups;
@@ -58,12 +70,11 @@ static void plan_blocks(rl_s6_back *back)
     back->stripe_channels = spread ? p->channels : group_channels;
     back->stripe_vectors = quotient_up(back->stripe_channels, back->vector_channels);
     back->vectors = spread ? back->stripe_vectors : p->groups * back->stripe_vectors;
-    back->block_vectors = spread ? 1 : quotient_up(most(BLOCK_CHANNELS, 2 * p->states), lanes);
-    back->block_vectors = most(1, least(back->block_vectors, back->stripe_vectors));
-    back->stripe_blocks = quotient_up(back->stripe_vectors, back->block_vectors);
-    back->blocks = spread ? back->stripe_blocks : p->groups * back->stripe_blocks;
     back->parts = least(least(p->sequences, PARTS), p->batch * p->length / most(p->states, 1));
     back->parts = most(back->parts, 1);
+    cut_blocks(back, most(BLOCK_CHANNELS, 2 * p->states));
+    for (int64_t size = BLOCK_CHANNELS / 2; size >= most(LEAST_BLOCK_CHANNELS, 2 * p->states); size /= 2)
+        if (!reproducible && back->parts * back->blocks < FEW_TASKS) cut_blocks(back, size);
 }
 
 static bool sums_blocks(const rl_s6_back *back)
@@ -97,7 +108,7 @@ static rill_status plan(rill_context *context, rl_s6_back *back)
     back->gradient.h_final = p->dh_init;
     back->longest = rl_longest_sequence(&p->offsets, p->sequences, p->length);
     back->threads = rl_s6_threads(context, (p->batch * p->length + p->sequences) * p->channels, p->states);
-    plan_blocks(back);
+    plan_blocks(back, context->options.reproducible);
     back->scratch_size = (rl_back_lay_out(back, NULL, &layout) + 255) & ~(size_t)255;
     size_t sums = (size_t)(back->parts * back->vectors * (p->states + 2)) * back->vector_size;
     rill_status status = rl_workspace_take(context, back->scratch_size * (size_t)back->threads, &back->scratch);
