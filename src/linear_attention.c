@@ -16,6 +16,24 @@ enum { QUERY_HEADS = RL_OWN_SIZE, KEYS, HEADS, VALUES, SIZES };
 #define OF_VALUES {RL_BATCH, RL_LENGTH, HEADS, VALUES}
 #define OF_GATES {RL_BATCH, RL_LENGTH, HEADS}
 #define OF_STATES {RL_SEQUENCES, HEADS, KEYS, VALUES}
+
+/* What both directions take, by the PLACE and SIZE of each. */
+#define INPUTS \
+    {PLACE(q), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL}, \
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL}, \
+    {PLACE(k), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL}, \
+    {PLACE(v), RL_INPUT, RL_ACTIVATION, 4, OF_VALUES, NULL}, \
+    {PLACE(gate), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL}, \
+    {PLACE(beta), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL}, \
+    {PLACE(S_init), RL_OPTIONAL_INPUT, RL_STATE, 4, OF_STATES, NULL}
+#define SIZE_ROWS \
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL}, \
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL}, \
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"}, \
+    [QUERY_HEADS] = {SIZE(query_heads), QUERY_HEADS, NULL}, \
+    [KEYS] = {SIZE(keys), KEYS, NULL}, \
+    [HEADS] = {SIZE(heads), HEADS, NULL}, \
+    [VALUES] = {SIZE(values), VALUES, NULL}
 /* clang-format on */
 
 /* NaN is refused; 0 means 1. */
@@ -53,26 +71,12 @@ static rill_status check_states(rill_context *context, int64_t heads, int64_t ke
 #define SIZE(field) #field, offsetof(rl_linear_attention_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(q), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(k), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL},
-    {PLACE(v), RL_INPUT, RL_ACTIVATION, 4, OF_VALUES, NULL},
-    {PLACE(gate), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
-    {PLACE(beta), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
-    {PLACE(S_init), RL_OPTIONAL_INPUT, RL_STATE, 4, OF_STATES, NULL},
+    INPUTS,
     {PLACE(y), RL_OUTPUT, RL_RESULT_F32, 4, OF_VALUES, NULL},
     {PLACE(S_final), RL_OPTIONAL_OUTPUT, RL_STATE, 4, OF_STATES, "S_init"},
 };
 
-static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [QUERY_HEADS] = {SIZE(query_heads), QUERY_HEADS, NULL},
-    [KEYS] = {SIZE(keys), KEYS, NULL},
-    [HEADS] = {SIZE(heads), HEADS, NULL},
-    [VALUES] = {SIZE(values), VALUES, NULL},
-};
+static const rl_size sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature signature = {
     .name = "linear_attention",
@@ -99,7 +103,6 @@ rill_status rill_linear_attention(rill_context *context, const rill_linear_atten
     if (status != RILL_OK) return status;
     problem.gate_is_log = args->gate_is_log;
     problem.reverse = args->reverse;
-    if (!problem.y.data && !problem.S_final.data) return RILL_OK; /* no output has an element */
     return rl_dispatch(context, &signature, args, &problem, context->backend->linear_attention ? run : NULL);
 }
 
@@ -114,13 +117,7 @@ rill_status rill_linear_attention(rill_context *context, const rill_linear_atten
 #define SIZE(field) #field, offsetof(rl_linear_attention_backward_problem, field)
 
 static const rl_argument backward_arguments[] = {
-    {PLACE(q), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(k), RL_INPUT, RL_ACTIVATION, 4, OF_QUERIES, NULL},
-    {PLACE(v), RL_INPUT, RL_ACTIVATION, 4, OF_VALUES, NULL},
-    {PLACE(gate), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
-    {PLACE(beta), RL_OPTIONAL_INPUT, RL_GATE, 3, OF_GATES, NULL},
-    {PLACE(S_init), RL_OPTIONAL_INPUT, RL_STATE, 4, OF_STATES, NULL},
+    INPUTS,
     {PLACE(dy), RL_OPTIONAL_INPUT, RL_GRADIENT, 4, OF_VALUES, NULL},
     {PLACE(dS_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 4, OF_STATES, NULL},
     {PLACE(dq), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 4, OF_QUERIES, NULL},
@@ -131,15 +128,7 @@ static const rl_argument backward_arguments[] = {
     {PLACE(dS_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 4, OF_STATES, NULL},
 };
 
-static const rl_size backward_sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [QUERY_HEADS] = {SIZE(query_heads), QUERY_HEADS, NULL},
-    [KEYS] = {SIZE(keys), KEYS, NULL},
-    [HEADS] = {SIZE(heads), HEADS, NULL},
-    [VALUES] = {SIZE(values), VALUES, NULL},
-};
+static const rl_size backward_sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature backward_signature = {
     .name = "linear_attention_backward",
@@ -149,12 +138,6 @@ static const rl_signature backward_signature = {
     .size_count = SIZES,
     .reserved = offsetof(rill_linear_attention_backward_args, reserved),
 };
-
-static bool is_wanted(const rl_linear_attention_backward_problem *problem)
-{
-    return problem->dq.data || problem->dk.data || problem->dv.data || problem->dgate.data || problem->dbeta.data ||
-           problem->dS_init.data;
-}
 
 static rill_status run_backward(rill_context *context, const void *problem)
 {
@@ -172,7 +155,6 @@ rill_status rill_linear_attention_backward(rill_context *context, const rill_lin
     if (status != RILL_OK) return status;
     problem.gate_is_log = args->gate_is_log;
     problem.reverse = args->reverse;
-    if (!is_wanted(&problem)) return RILL_OK; /* none wanted, or all empty */
     return rl_dispatch(context, &backward_signature, args, &problem,
                        context->backend->linear_attention_backward ? run_backward : NULL);
 }

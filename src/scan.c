@@ -8,25 +8,33 @@
 
 enum { CHANNELS = RL_OWN_SIZE, SIZES };
 
+/* clang-format off */
+#define BY_CHANNEL {RL_BATCH, RL_LENGTH, CHANNELS}
+#define OF_STATES {RL_SEQUENCES, CHANNELS}
+
+/* The sizes of both directions, by the SIZE of each. */
+#define SIZE_ROWS \
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL}, \
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL}, \
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"}, \
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL}
+/* clang-format on */
+
 /* Forward */
 
 #define PLACE(field) #field, offsetof(rill_scan_args, field), offsetof(rl_scan_problem, field)
+#define SIZE(field) #field, offsetof(rl_scan_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(a), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
+    {PLACE(a), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
     {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(b), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, NULL},
-    {PLACE(h), RL_OUTPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, "b"},
-    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, "h_init"},
+    {PLACE(b), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, OF_STATES, NULL},
+    {PLACE(h), RL_OUTPUT, RL_RESULT, 3, BY_CHANNEL, "b"},
+    {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 2, OF_STATES, "h_init"},
 };
 
-static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(rl_scan_problem, batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {"length", offsetof(rl_scan_problem, length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {"sequences", offsetof(rl_scan_problem, sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {"channels", offsetof(rl_scan_problem, channels), CHANNELS, NULL},
-};
+static const rl_size sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature signature = {
     .name = "scan",
@@ -50,33 +58,30 @@ rill_status rill_scan(rill_context *context, const rill_scan_args *args)
     rill_status status = rl_check(context, &signature, args, &problem);
     if (status != RILL_OK) return status;
     problem.reverse = args->reverse;
-    if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
     return rl_dispatch(context, &signature, args, &problem, context->backend->scan ? run : NULL);
 }
 
+#undef PLACE
+#undef SIZE
+
 /* Backward */
 
-#define BACKWARD_PLACE(field)                                                                                        \
-#field, offsetof(rill_scan_backward_args, field), offsetof(rl_scan_backward_problem, field)
+#define PLACE(field) #field, offsetof(rill_scan_backward_args, field), offsetof(rl_scan_backward_problem, field)
+#define SIZE(field) #field, offsetof(rl_scan_backward_problem, field)
 
 static const rl_argument backward_arguments[] = {
-    {BACKWARD_PLACE(a), RL_INPUT, RL_ACTIVATION, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {BACKWARD_PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {BACKWARD_PLACE(h), RL_OPTIONAL_INPUT, RL_RESULT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {BACKWARD_PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, {RL_SEQUENCES, CHANNELS}, NULL},
-    {BACKWARD_PLACE(dh), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {BACKWARD_PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 2, {RL_SEQUENCES, CHANNELS}, NULL},
-    {BACKWARD_PLACE(da), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {BACKWARD_PLACE(db), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, {RL_BATCH, RL_LENGTH, CHANNELS}, NULL},
-    {BACKWARD_PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 2, {RL_SEQUENCES, CHANNELS}, NULL},
+    {PLACE(a), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
+    {PLACE(h), RL_OPTIONAL_INPUT, RL_RESULT, 3, BY_CHANNEL, NULL},
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 2, OF_STATES, NULL},
+    {PLACE(dh), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 2, OF_STATES, NULL},
+    {PLACE(da), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(db), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
+    {PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 2, OF_STATES, NULL},
 };
 
-static const rl_size backward_sizes[SIZES] = {
-    [RL_BATCH] = {"batch", offsetof(rl_scan_backward_problem, batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {"length", offsetof(rl_scan_backward_problem, length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {"sequences", offsetof(rl_scan_backward_problem, sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {"channels", offsetof(rl_scan_backward_problem, channels), CHANNELS, NULL},
-};
+static const rl_size backward_sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature backward_signature = {
     .name = "scan_backward",
@@ -108,7 +113,6 @@ rill_status rill_scan_backward(rill_context *context, const rill_scan_backward_a
     if (status == RILL_OK) status = check_wanted(context, args);
     if (status != RILL_OK) return status;
     problem.reverse = args->reverse;
-    if (!problem.da.data && !problem.db.data && !problem.dh_init.data) return RILL_OK; /* none wanted, or all empty */
     return rl_dispatch(context, &backward_signature, args, &problem,
                        context->backend->scan_backward ? run_backward : NULL);
 }

@@ -12,6 +12,27 @@ enum { CHANNELS = RL_OWN_SIZE, STATES, RANK, SIZES };
 /* clang-format off */
 #define BY_CHANNEL {RL_BATCH, RL_LENGTH, CHANNELS}
 #define OF_STATES {RL_SEQUENCES, CHANNELS, STATES}
+
+/* What both directions take, by the PLACE and SIZE of each.  Without W_delta_down the rank is the channels: W_delta is square. */
+#define INPUTS \
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL}, \
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL}, \
+    {PLACE(W_delta_down), RL_OPTIONAL_INPUT, RL_WEIGHT, 2, {RANK, CHANNELS}, NULL}, \
+    {PLACE(W_delta), RL_INPUT, RL_WEIGHT, 2, {CHANNELS, RANK}, NULL}, \
+    {PLACE(W_B), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL}, \
+    {PLACE(W_C), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL}, \
+    {PLACE(A_log), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL}, \
+    {PLACE(b_delta), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL}, \
+    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL}, \
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL}, \
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL}
+#define SIZE_ROWS \
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL}, \
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL}, \
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"}, \
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL}, \
+    [STATES] = {SIZE(states), STATES, NULL}, \
+    [RANK] = {SIZE(rank), CHANNELS, "W_delta_down"}
 /* clang-format on */
 
 /* Forward */
@@ -20,30 +41,12 @@ enum { CHANNELS = RL_OWN_SIZE, STATES, RANK, SIZES };
 #define SIZE(field) #field, offsetof(rl_selective_layer_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(W_delta_down), RL_OPTIONAL_INPUT, RL_WEIGHT, 2, {RANK, CHANNELS}, NULL},
-    {PLACE(W_delta), RL_INPUT, RL_WEIGHT, 2, {CHANNELS, RANK}, NULL},
-    {PLACE(W_B), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
-    {PLACE(W_C), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
-    {PLACE(A_log), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
-    {PLACE(b_delta), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    INPUTS,
     {PLACE(y), RL_OUTPUT, RL_RESULT, 3, BY_CHANNEL, NULL},
     {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, OF_STATES, "h_init"},
 };
 
-/* Without W_delta_down the rank is the channels: W_delta is square.  So it is below. */
-static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
-    [STATES] = {SIZE(states), STATES, NULL},
-    [RANK] = {SIZE(rank), CHANNELS, "W_delta_down"},
-};
+static const rl_size sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature signature = {
     .name = "selective_layer",
@@ -68,8 +71,6 @@ rill_status rill_selective_layer(rill_context *context, const rill_selective_lay
         status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
     if (status != RILL_OK) return status;
     problem.reverse = args->reverse;
-    if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
-
     return rl_dispatch(context, &signature, args, &problem, context->backend->selective_layer ? run : NULL);
 }
 
@@ -83,17 +84,7 @@ rill_status rill_selective_layer(rill_context *context, const rill_selective_lay
 #define SIZE(field) #field, offsetof(rl_selective_layer_backward_problem, field)
 
 static const rl_argument backward_arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(W_delta_down), RL_OPTIONAL_INPUT, RL_WEIGHT, 2, {RANK, CHANNELS}, NULL},
-    {PLACE(W_delta), RL_INPUT, RL_WEIGHT, 2, {CHANNELS, RANK}, NULL},
-    {PLACE(W_B), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
-    {PLACE(W_C), RL_INPUT, RL_WEIGHT, 2, {STATES, CHANNELS}, NULL},
-    {PLACE(A_log), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
-    {PLACE(b_delta), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    INPUTS,
     {PLACE(dy), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
     {PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
     {PLACE(dx), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
@@ -108,14 +99,7 @@ static const rl_argument backward_arguments[] = {
     {PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
 };
 
-static const rl_size backward_sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
-    [STATES] = {SIZE(states), STATES, NULL},
-    [RANK] = {SIZE(rank), CHANNELS, "W_delta_down"},
-};
+static const rl_size backward_sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature backward_signature = {
     .name = "selective_layer_backward",
@@ -125,13 +109,6 @@ static const rl_signature backward_signature = {
     .size_count = SIZES,
     .reserved = offsetof(rill_selective_layer_backward_args, reserved),
 };
-
-static bool is_wanted(const rl_selective_layer_backward_problem *problem)
-{
-    return problem->dx.data || problem->dW_delta.data || problem->dW_delta_down.data || problem->dW_B.data ||
-           problem->dW_C.data || problem->dA_log.data || problem->db_delta.data || problem->dD.data ||
-           problem->dz.data || problem->dh_init.data;
-}
 
 static rill_status run_backward(rill_context *context, const void *problem)
 {
@@ -147,7 +124,6 @@ rill_status rill_selective_layer_backward(rill_context *context, const rill_sele
         status = rl_check_clamp(context, args->delta_min, args->delta_max, &problem.delta_min, &problem.delta_max);
     if (status != RILL_OK) return status;
     problem.reverse = args->reverse;
-    if (!is_wanted(&problem)) return RILL_OK; /* none wanted, or all empty */
     return rl_dispatch(context, &backward_signature, args, &problem,
                        context->backend->selective_layer_backward ? run_backward : NULL);
 }

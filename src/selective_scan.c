@@ -15,6 +15,26 @@ enum { CHANNELS = RL_OWN_SIZE, STATES, GROUPS, SIZES };
 #define BY_CHANNEL {RL_BATCH, RL_LENGTH, CHANNELS}
 #define BY_GROUP {RL_BATCH, RL_LENGTH, GROUPS, STATES}
 #define OF_STATES {RL_SEQUENCES, CHANNELS, STATES}
+
+/* What both directions take, by the PLACE and SIZE of each. */
+#define INPUTS \
+    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL}, \
+    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL}, \
+    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL}, \
+    {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL}, \
+    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL}, \
+    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL}, \
+    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL}, \
+    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL}, \
+    {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL}, \
+    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL}
+#define SIZE_ROWS \
+    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL}, \
+    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL}, \
+    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"}, \
+    [CHANNELS] = {SIZE(channels), CHANNELS, NULL}, \
+    [STATES] = {SIZE(states), STATES, NULL}, \
+    [GROUPS] = {SIZE(groups), GROUPS, NULL}
 /* clang-format on */
 
 static rill_status check_groups(rill_context *context, int64_t groups, int64_t channels)
@@ -32,28 +52,12 @@ static rill_status check_groups(rill_context *context, int64_t groups, int64_t c
 #define SIZE(field) #field, offsetof(rl_selective_scan_problem, field)
 
 static const rl_argument arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
-    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
-    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
-    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    INPUTS,
     {PLACE(y), RL_OUTPUT, RL_RESULT, 3, BY_CHANNEL, "x"},
     {PLACE(h_final), RL_OPTIONAL_OUTPUT, RL_STATE, 3, OF_STATES, "h_init"},
 };
 
-static const rl_size sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
-    [STATES] = {SIZE(states), STATES, NULL},
-    [GROUPS] = {SIZE(groups), GROUPS, NULL},
-};
+static const rl_size sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature signature = {
     .name = "selective_scan",
@@ -80,8 +84,6 @@ rill_status rill_selective_scan(rill_context *context, const rill_selective_scan
     if (status != RILL_OK) return status;
     problem.delta_softplus = args->delta_softplus;
     problem.reverse = args->reverse;
-    if (problem.channels == 0 || problem.sequences == 0) return RILL_OK; /* no output has an element */
-
     return rl_dispatch(context, &signature, args, &problem, context->backend->selective_scan ? run : NULL);
 }
 
@@ -95,16 +97,7 @@ rill_status rill_selective_scan(rill_context *context, const rill_selective_scan
 #define SIZE(field) #field, offsetof(rl_selective_scan_backward_problem, field)
 
 static const rl_argument backward_arguments[] = {
-    {PLACE(x), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(offsets), RL_OPTIONAL_INPUT, RL_OFFSETS, 1, {RL_SEQUENCES}, NULL},
-    {PLACE(delta), RL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(A), RL_INPUT, RL_PARAMETER, 2, {CHANNELS, STATES}, NULL},
-    {PLACE(B), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
-    {PLACE(C), RL_INPUT, RL_ACTIVATION, 4, BY_GROUP, NULL},
-    {PLACE(D), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(z), RL_OPTIONAL_INPUT, RL_ACTIVATION, 3, BY_CHANNEL, NULL},
-    {PLACE(delta_bias), RL_OPTIONAL_INPUT, RL_PARAMETER, 1, {CHANNELS}, NULL},
-    {PLACE(h_init), RL_OPTIONAL_INPUT, RL_STATE, 3, OF_STATES, NULL},
+    INPUTS,
     {PLACE(dy), RL_OPTIONAL_INPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
     {PLACE(dh_final), RL_OPTIONAL_INPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
     {PLACE(dx), RL_OPTIONAL_OUTPUT, RL_GRADIENT, 3, BY_CHANNEL, NULL},
@@ -118,14 +111,7 @@ static const rl_argument backward_arguments[] = {
     {PLACE(dh_init), RL_OPTIONAL_OUTPUT, RL_STATE_GRADIENT, 3, OF_STATES, NULL},
 };
 
-static const rl_size backward_sizes[SIZES] = {
-    [RL_BATCH] = {SIZE(batch), RL_BATCH, NULL},
-    [RL_LENGTH] = {SIZE(length), RL_LENGTH, NULL},
-    [RL_SEQUENCES] = {SIZE(sequences), RL_BATCH, "offsets"},
-    [CHANNELS] = {SIZE(channels), CHANNELS, NULL},
-    [STATES] = {SIZE(states), STATES, NULL},
-    [GROUPS] = {SIZE(groups), GROUPS, NULL},
-};
+static const rl_size backward_sizes[SIZES] = {SIZE_ROWS};
 
 static const rl_signature backward_signature = {
     .name = "selective_scan_backward",
@@ -135,12 +121,6 @@ static const rl_signature backward_signature = {
     .size_count = SIZES,
     .reserved = offsetof(rill_selective_scan_backward_args, reserved),
 };
-
-static bool is_wanted(const rl_selective_scan_backward_problem *problem)
-{
-    return problem->dx.data || problem->ddelta.data || problem->dA.data || problem->dB.data || problem->dC.data ||
-           problem->dD.data || problem->dz.data || problem->ddelta_bias.data || problem->dh_init.data;
-}
 
 static rill_status run_backward(rill_context *context, const void *problem)
 {
@@ -158,7 +138,6 @@ rill_status rill_selective_scan_backward(rill_context *context, const rill_selec
     if (status != RILL_OK) return status;
     problem.delta_softplus = args->delta_softplus;
     problem.reverse = args->reverse;
-    if (!is_wanted(&problem)) return RILL_OK; /* none wanted, or all empty */
     return rl_dispatch(context, &backward_signature, args, &problem,
                        context->backend->selective_scan_backward ? run_backward : NULL);
 }

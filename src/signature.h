@@ -76,7 +76,7 @@ typedef rill_status rl_run(rill_context *context, const void *problem);
 
 /*
  * The last part of every front: runs a checked problem on the context's backend, or answers RILL_UNSUPPORTED where
- * run is NULL.
+ * run is NULL.  Where no output is given, or none has an element, there is nothing to do.
  *
  * Where the backend computes elsewhere than on the host and the tensors are on the host, copies of them in the
  * workspace take their places in the problem, and the outputs are brought back and waited for.  A tensor with

@@ -77,9 +77,21 @@ static rill_status stage_out(rill_context *context, const rl_signature *signatur
     return status;
 }
 
+/* Outputs that are not given, or have no elements, have no data. */
+static bool has_output(const rl_signature *signature, void *problem)
+{
+    for (int k = 0; k < signature->argument_count; k++) {
+        const rl_argument *argument = &signature->arguments[k];
+        bool output = argument->role == RL_OUTPUT || argument->role == RL_OPTIONAL_OUTPUT;
+        if (output && tensor_in(argument, problem)->data) return true;
+    }
+    return false;
+}
+
 rill_status rl_dispatch(rill_context *context, const rl_signature *signature, const void *args, void *problem,
                         rl_run *run)
 {
+    if (!has_output(signature, problem)) return RILL_OK;
     if (!run)
         return rl_fail(context, RILL_UNSUPPORTED, "%s: the %s backend does not have it", signature->name,
                        context->backend->name);
