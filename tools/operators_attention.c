@@ -10,6 +10,16 @@
 #define SMALL {0.0, 0.1, OP_NORMAL}
 #define GATES {0.9, 0.05, OP_FRACTION}
 #define BETAS {0.5, 0.2, OP_FRACTION}
+
+/* What both directions take, by the AT of each. */
+#define INPUTS \
+    {"q", AT(q), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL}, \
+    {"k", AT(k), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL}, \
+    {"v", AT(v), OP_INPUT, OP_ACTIVATION, 4, OF_VALUES, PLAIN}, \
+    {"gate", AT(gate), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, GATES}, \
+    {"beta", AT(beta), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, BETAS}, \
+    {"S_init", AT(S_init), OP_OPTIONAL_INPUT, OP_STATE, 4, OF_STATES, PLAIN}, \
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN}
 /* clang-format on */
 
 static const op_axis_rule rules[] = {SEQUENCES_ARE_ROWS};
@@ -17,13 +27,7 @@ static const op_axis_rule rules[] = {SEQUENCES_ARE_ROWS};
 #define AT(field) offsetof(rill_linear_attention_args, field)
 
 static const op_tensor tensors[] = {
-    {"q", AT(q), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL},
-    {"k", AT(k), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL},
-    {"v", AT(v), OP_INPUT, OP_ACTIVATION, 4, OF_VALUES, PLAIN},
-    {"gate", AT(gate), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, GATES},
-    {"beta", AT(beta), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, BETAS},
-    {"S_init", AT(S_init), OP_OPTIONAL_INPUT, OP_STATE, 4, OF_STATES, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    INPUTS,
     {"y", AT(y), OP_OUTPUT, OP_RESULT_F32, 4, OF_VALUES, PLAIN},
     {"S_final", AT(S_final), OP_OPTIONAL_OUTPUT, OP_STATE, 4, OF_STATES, PLAIN},
 };
@@ -65,13 +69,7 @@ const op op_linear_attention = {
 #define AT(field) offsetof(rill_linear_attention_backward_args, field)
 
 static const op_tensor backward_tensors[] = {
-    {"q", AT(q), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL},
-    {"k", AT(k), OP_INPUT, OP_ACTIVATION, 4, OF_QUERIES, SMALL},
-    {"v", AT(v), OP_INPUT, OP_ACTIVATION, 4, OF_VALUES, PLAIN},
-    {"gate", AT(gate), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, GATES},
-    {"beta", AT(beta), OP_OPTIONAL_INPUT, OP_GATE, 3, OF_GATES, BETAS},
-    {"S_init", AT(S_init), OP_OPTIONAL_INPUT, OP_STATE, 4, OF_STATES, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    INPUTS,
     {"dy", AT(dy), OP_OPTIONAL_INPUT, OP_GRADIENT, 4, OF_VALUES, PLAIN},
     {"dS_final", AT(dS_final), OP_OPTIONAL_INPUT, OP_STATE_GRADIENT, 4, OF_STATES, PLAIN},
     {"dq", AT(dq), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 4, OF_QUERIES, PLAIN},

@@ -5,6 +5,33 @@
 #define BLGN {"batch", "length", "groups", "states"}
 #define SDN {"sequences", "channels", "states"}
 #define PLAIN {0.0, 1.0, OP_NORMAL}
+
+/* What both directions take, by the AT of each. */
+#define SCAN_INPUTS \
+    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN}, \
+    {"delta", AT(delta), OP_INPUT, OP_ACTIVATION, 3, BLD, {-1.0, 0.5, OP_NORMAL}}, \
+    {"A", AT(A), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, OP_MINUS_EXP}}, \
+    {"B", AT(B), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN}, \
+    {"C", AT(C), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN}, \
+    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN}, \
+    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN}, \
+    {"delta_bias", AT(delta_bias), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}}, \
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN}, \
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN}
+
+/* What both directions take, by the AT of each. */
+#define LAYER_INPUTS \
+    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN}, \
+    {"W_delta", AT(W_delta), OP_INPUT, OP_WEIGHT, 2, {"channels", "rank"}, PLAIN}, \
+    {"W_delta_down", AT(W_delta_down), OP_OPTIONAL_INPUT, OP_WEIGHT, 2, {"rank", "channels"}, PLAIN}, \
+    {"W_B", AT(W_B), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN}, \
+    {"W_C", AT(W_C), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN}, \
+    {"A_log", AT(A_log), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, PLAIN}, \
+    {"b_delta", AT(b_delta), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}}, \
+    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN}, \
+    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN}, \
+    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN}, \
+    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN}
 /* clang-format on */
 
 /* selective_scan */
@@ -12,16 +39,7 @@
 #define AT(field) offsetof(rill_selective_scan_args, field)
 
 static const op_tensor scan_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"delta", AT(delta), OP_INPUT, OP_ACTIVATION, 3, BLD, {-1.0, 0.5, OP_NORMAL}},
-    {"A", AT(A), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, OP_MINUS_EXP}},
-    {"B", AT(B), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN},
-    {"C", AT(C), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"delta_bias", AT(delta_bias), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    SCAN_INPUTS,
     {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, PLAIN},
     {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, PLAIN},
 };
@@ -65,16 +83,7 @@ const op op_selective_scan = {
 #define AT(field) offsetof(rill_selective_scan_backward_args, field)
 
 static const op_tensor scan_backward_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"delta", AT(delta), OP_INPUT, OP_ACTIVATION, 3, BLD, {-1.0, 0.5, OP_NORMAL}},
-    {"A", AT(A), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, {0.0, 1.0, OP_MINUS_EXP}},
-    {"B", AT(B), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN},
-    {"C", AT(C), OP_INPUT, OP_ACTIVATION, 4, BLGN, PLAIN},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"delta_bias", AT(delta_bias), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    SCAN_INPUTS,
     {"dy", AT(dy), OP_OPTIONAL_INPUT, OP_GRADIENT, 3, BLD, PLAIN},
     {"dh_final", AT(dh_final), OP_OPTIONAL_INPUT, OP_STATE_GRADIENT, 3, SDN, PLAIN},
     {"dx", AT(dx), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, PLAIN},
@@ -125,17 +134,7 @@ const op op_selective_scan_backward = {
 #define AT(field) offsetof(rill_selective_layer_args, field)
 
 static const op_tensor layer_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"W_delta", AT(W_delta), OP_INPUT, OP_WEIGHT, 2, {"channels", "rank"}, PLAIN},
-    {"W_delta_down", AT(W_delta_down), OP_OPTIONAL_INPUT, OP_WEIGHT, 2, {"rank", "channels"}, PLAIN},
-    {"W_B", AT(W_B), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN},
-    {"W_C", AT(W_C), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN},
-    {"A_log", AT(A_log), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, PLAIN},
-    {"b_delta", AT(b_delta), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    LAYER_INPUTS,
     {"y", AT(y), OP_OUTPUT, OP_ACTIVATION, 3, BLD, PLAIN},
     {"h_final", AT(h_final), OP_OPTIONAL_OUTPUT, OP_STATE, 3, SDN, PLAIN},
 };
@@ -182,17 +181,7 @@ const op op_selective_layer = {
 #define AT(field) offsetof(rill_selective_layer_backward_args, field)
 
 static const op_tensor layer_backward_tensors[] = {
-    {"x", AT(x), OP_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"W_delta", AT(W_delta), OP_INPUT, OP_WEIGHT, 2, {"channels", "rank"}, PLAIN},
-    {"W_delta_down", AT(W_delta_down), OP_OPTIONAL_INPUT, OP_WEIGHT, 2, {"rank", "channels"}, PLAIN},
-    {"W_B", AT(W_B), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN},
-    {"W_C", AT(W_C), OP_INPUT, OP_WEIGHT, 2, {"states", "channels"}, PLAIN},
-    {"A_log", AT(A_log), OP_INPUT, OP_PARAMETER, 2, {"channels", "states"}, PLAIN},
-    {"b_delta", AT(b_delta), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, {0.0, 0.1, OP_NORMAL}},
-    {"D", AT(D), OP_OPTIONAL_INPUT, OP_PARAMETER, 1, {"channels"}, PLAIN},
-    {"z", AT(z), OP_OPTIONAL_INPUT, OP_ACTIVATION, 3, BLD, PLAIN},
-    {"h_init", AT(h_init), OP_OPTIONAL_INPUT, OP_STATE, 3, SDN, PLAIN},
-    {"offsets", AT(offsets), OP_OPTIONAL_INPUT, OP_OFFSETS, 1, {"sequences+1"}, PLAIN},
+    LAYER_INPUTS,
     {"dy", AT(dy), OP_OPTIONAL_INPUT, OP_GRADIENT, 3, BLD, PLAIN},
     {"dh_final", AT(dh_final), OP_OPTIONAL_INPUT, OP_STATE_GRADIENT, 3, SDN, PLAIN},
     {"dx", AT(dx), OP_OPTIONAL_OUTPUT, OP_GRADIENT, 3, BLD, PLAIN},
