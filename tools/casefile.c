@@ -111,6 +111,16 @@ static bool is_upstream_name(const op *row, const char *name)
     return of && op_is_output(of);
 }
 
+/* Whether a stored name is the right gradient of an input ("expect.dNAME"); gradients have none of their own. */
+static bool is_expected_gradient(const casefile *read, const char *stored_name)
+{
+    const op *row = read->operation;
+    if (!row->backward || strncmp(stored_name, "expect.d", 8) != 0 || op_tensor_find(row, stored_name + 7))
+        return false;
+    const op_tensor *gradient = op_tensor_find(row->backward, stored_name + 7);
+    return gradient && op_is_output(gradient);
+}
+
 /* Takes a stored tensor to where it belongs; a name that belongs nowhere is an error, for it may be a slip. */
 static bool place(casefile *read, const stored_tensor *stored, failure *why)
 {
@@ -125,7 +135,7 @@ static bool place(casefile *read, const stored_tensor *stored, failure *why)
     }
     bool expected = strncmp(stored->name, "expect.", 7) == 0;
     const op_tensor *output = expected ? op_tensor_find(row, stored->name + 7) : NULL;
-    if ((output && op_is_output(output)) || casefile_is_expected_gradient(read, stored->name)) return true;
+    if ((output && op_is_output(output)) || is_expected_gradient(read, stored->name)) return true;
     if (!expected && is_upstream_name(row, stored->name)) return true;
     return failure_set(why, "tensor '%.64s' belongs to nothing in %s", stored->name, row->name);
 }
@@ -168,7 +178,7 @@ static bool wants_gradients(const casefile *read)
 {
     for (size_t i = 0; i < read->file.count; i++) {
         const char *name = read->file.tensors[i].name;
-        if (is_upstream_name(read->operation, name) || casefile_is_expected_gradient(read, name)) return true;
+        if (is_upstream_name(read->operation, name) || is_expected_gradient(read, name)) return true;
     }
     return false;
 }
@@ -237,15 +247,6 @@ const rill_tensor *casefile_expected(const casefile *read, const char *name)
         if (strncmp(stored->name, "expect.", 7) == 0 && strcmp(stored->name + 7, name) == 0) return &stored->view;
     }
     return NULL;
-}
-
-bool casefile_is_expected_gradient(const casefile *read, const char *stored_name)
-{
-    const op *row = read->operation;
-    if (strncmp(stored_name, "expect.d", 8) != 0 || op_tensor_find(row, stored_name + 7)) return false;
-    if (!row->backward) return op_tensor_find(row, stored_name + 8) != NULL;
-    const op_tensor *gradient = op_tensor_find(row->backward, stored_name + 7);
-    return gradient && op_is_output(gradient);
 }
 
 /* No operator has a complex tensor of RILL_MAX_RANK axes. */

@@ -36,7 +36,4 @@ const rill_tensor *casefile_expected(const casefile *read, const char *name);
 /* How a tensor is stored: a complex one as its parts, with a last axis of 2. */
 rill_tensor casefile_stored_view(const rill_tensor *view);
 
-/* Whether a stored name is the right value of a gradient ("expect.dNAME"). */
-bool casefile_is_expected_gradient(const casefile *read, const char *stored_name);
-
 #endif

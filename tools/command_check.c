@@ -161,16 +161,6 @@ static bool check_target(tally *all, const char *path, const judge *right, int w
     return good;
 }
 
-static void list_gradients(const char *path, const casefile *from)
-{
-    for (size_t i = 0; !from->operation->backward && i < from->file.count; i++) {
-        const char *name = from->file.tensors[i].name;
-        if (!casefile_is_expected_gradient(from, name)) continue;
-        print_place(path, "-");
-        printf("%s: gradients are not implemented, not checked\n", name);
-    }
-}
-
 /* Complaints name the file, and the backend where it is one backend's. */
 static void complain(tally *all, const char *path, const char *where, const failure *why)
 {
@@ -197,7 +187,6 @@ static void check_case(tally *all, const char *path)
             else if (!check_target(all, path, &right, i, &why))
                 complain(all, path, target_table[i].name, &why);
         }
-        list_gradients(path, &from);
         judge_close(&right);
     } else {
         complain(all, path, "", &why);
