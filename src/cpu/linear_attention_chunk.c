@@ -4,10 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+#include "../counts.h"
 
 rl_matrix rl_attention_rows(const rill_tensor *tensor, rl_sequence s, int64_t step, int64_t head, int64_t channel)
 {
@@ -29,7 +26,7 @@ static void load_steps(const rl_attention_walk *w, const rill_tensor *tensor, rl
         rl_matrix m = rl_attention_rows(tensor, s, begin + t, head, 0);
         m.lane = m.row;
         m.row = 0;
-        w->kernels->load(to + (size_t)t * w->real_size, lanes, &m, 1, least(lanes, rows - t));
+        w->kernels->load(to + (size_t)t * w->real_size, lanes, &m, 1, rl_least(lanes, rows - t));
     }
 }
 
@@ -94,7 +91,8 @@ static void load_queries(const rl_attention_walk *w, const rl_attention_line *li
     if (!w->q.data || w->q_pitch > w->keys || padded > c->rows) memset(c->q, 0, (size_t)padded * pitch);
     for (int64_t n = 0; n < w->keys && w->q.data; n += lanes) {
         rl_matrix m = rl_attention_rows(&w->q, line->s, begin, head / w->q_share, n);
-        w->kernels->load((char *)c->q + (size_t)n * w->real_size, w->q_pitch, &m, c->rows, least(lanes, w->keys - n));
+        w->kernels->load((char *)c->q + (size_t)n * w->real_size, w->q_pitch, &m, c->rows,
+                         rl_least(lanes, w->keys - n));
     }
 }
 
@@ -109,7 +107,8 @@ static void load_keys(const rl_attention_walk *w, const rl_attention_line *line,
         int64_t step = m.row;
         m.row = m.lane;
         m.lane = step;
-        w->kernels->load((char *)c->k + (size_t)t * w->real_size, RL_CHUNK, &m, w->keys, least(lanes, c->rows - t));
+        w->kernels->load((char *)c->k + (size_t)t * w->real_size, RL_CHUNK, &m, w->keys,
+                         rl_least(lanes, c->rows - t));
     }
 }
 

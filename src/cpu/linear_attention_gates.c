@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "../counts.h"
+
 enum { SAVED_BYTES = 32 << 20 /* of a line's states, unless √chunks of them need more */ };
 
 typedef struct pair {
@@ -22,11 +24,6 @@ typedef struct pair_room {
     int64_t first;                   /* chunk of the stretch at hand */
     bool saves, is_marking;
 } pair_room;
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static void keep_state(const rl_attention_group *group, const rl_attention_walk *w, const rl_attention_place *place,
                        const rl_attention_panel *p, char *states)
@@ -154,10 +151,10 @@ static void run_line(const pair *walks, rl_attention_group *group)
     for (room.first = 0; room.first < chunks; room.first += stretch) {
         room.is_marking = walks->marks > 1;
         room.saves = room.first + stretch >= chunks;
-        rl_attention_walk_chunks(walks->dq, group, room.first, least(chunks, room.first + stretch));
+        rl_attention_walk_chunks(walks->dq, group, room.first, rl_least(chunks, room.first + stretch));
     }
     for (room.first -= stretch; room.first >= 0; room.first -= stretch) {
-        const int64_t end = least(chunks, room.first + stretch);
+        const int64_t end = rl_least(chunks, room.first + stretch);
         if (end < chunks) walk_again(walks, &room, group, end);
         rl_attention_walk_chunks(walks->dk, &dk, chunks - end, chunks - room.first);
     }

@@ -1,6 +1,7 @@
 /* Lines shared out among threads. */
 #include <omp.h>
 
+#include "../counts.h"
 #include "linear_attention.h"
 
 enum {
@@ -11,16 +12,6 @@ enum {
     RESIDENT_BYTES = 512 << 10
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t quotient_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 /*
  * Into how many parts to cut the lines, 0 for all threads on all lines.  A thread prepares every chunk of which it
  * walks a part, so parts must win time by more than an eighth; sharing has threads wait for each other, on a busy
@@ -29,14 +20,14 @@ static int64_t quotient_up(int64_t a, int64_t b)
 static int64_t choose_parts(const rl_attention_walk *w, int threads)
 {
     const int64_t panel_cost = RL_PANEL_VECTORS * w->vector_cost;
-    int64_t best = 1, time = quotient_up(w->lines, threads) * (w->chunk_cost + w->panels * panel_cost);
+    int64_t best = 1, time = rl_quotient_up(w->lines, threads) * (w->chunk_cost + w->panels * panel_cost);
     for (int64_t parts = 2; parts <= threads && parts <= w->panels; parts++) {
-        int64_t panels = quotient_up(w->panels, parts);
-        int64_t other = quotient_up(w->lines * parts, threads) * (w->chunk_cost + panels * panel_cost);
+        int64_t panels = rl_quotient_up(w->panels, parts);
+        int64_t other = rl_quotient_up(w->lines * parts, threads) * (w->chunk_cost + panels * panel_cost);
         if (other * 8 < time * 7) best = parts, time = other;
     }
-    const int64_t shared =
-        quotient_up(w->lines * w->chunk_cost, threads) + quotient_up(w->lines * w->panels, threads) * panel_cost;
+    const int64_t shared = rl_quotient_up(w->lines * w->chunk_cost, threads) +
+                           rl_quotient_up(w->lines * w->panels, threads) * panel_cost;
     return shared * 4 < time * 3 ? 0 : best;
 }
 
@@ -50,7 +41,7 @@ static int64_t lines_apart(const rl_attention_need *need)
     int64_t fit = need->states_size ? RESIDENT_BYTES / (int64_t)need->states_size : 1;
     if (fit > need->neighbours) fit = need->neighbours;
     if (fit < 1) fit = 1;
-    return least(need->lines, quotient_up(units, threads * quotient_up(units, threads * fit)));
+    return rl_least(need->lines, rl_quotient_up(units, threads * rl_quotient_up(units, threads * fit)));
 }
 
 void rl_attention_meet(const rl_attention_group *group)
@@ -100,8 +91,8 @@ static rill_status run_shared(rill_context *context, const rl_attention_need *ne
 static rill_status run_apart(rill_context *context, const rl_attention_need *need)
 {
     const int64_t lines = need->by_line ? 1 : lines_apart(need), parts = need->parts;
-    const int64_t tasks = quotient_up(need->lines, lines) * parts;
-    const int threads = (int)least(need->threads, tasks);
+    const int64_t tasks = rl_quotient_up(need->lines, lines) * parts;
+    const int threads = (int)rl_least(need->threads, tasks);
     const size_t size = group_size(need, lines, 1);
     const int64_t most = (int64_t)threads * GRABS, run = tasks > most ? tasks / most : 1;
     void *memory, *scratch;
@@ -114,7 +105,7 @@ static rill_status run_apart(rill_context *context, const rl_attention_need *nee
         const int64_t part = task % parts;
         rl_attention_group group = group_in(need, (char *)memory + own * size, lines, 1);
         group.first = task / parts * lines;
-        group.count = least(need->lines - group.first, lines);
+        group.count = rl_least(need->lines - group.first, lines);
         group.first_panel = need->panels * part / parts;
         group.panels = need->panels * (part + 1) / parts - group.first_panel;
         group.scratch = (char *)scratch + own * need->scratch_size;
@@ -140,8 +131,8 @@ rl_attention_need rl_attention_need_of(const rill_context *context, const rl_att
                                .neighbours = w->heads / w->members,
                                .threads = threads,
                                .parts = parts,
-                               .states_size =
-                                   (size_t)(w->members * quotient_up(w->panels, parts ? parts : 1)) * w->panel_size,
+                               .states_size = (size_t)(w->members * rl_quotient_up(w->panels, parts ? parts : 1)) *
+                                              w->panel_size,
                                .slots_size = (size_t)w->members * w->slot_size,
                                .scratch_size = w->scratch_size};
 }

@@ -4,12 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "../counts.h"
 #include "linear_attention_chunk.h"
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t round_up(int64_t count, int64_t unit)
 {
@@ -67,7 +63,7 @@ rl_attention_state rl_attention_state_at(const rl_attention_walk *w, const rl_at
 
 static int vectors_of(const rl_attention_walk *w, int64_t panel)
 {
-    return (int)least(RL_PANEL_VECTORS, w->vectors - panel * RL_PANEL_VECTORS);
+    return (int)rl_least(RL_PANEL_VECTORS, w->vectors - panel * RL_PANEL_VECTORS);
 }
 
 /* A vector's column of a state in memory: rows are the walk's keys. */
@@ -89,7 +85,7 @@ static void load_state(const rl_attention_walk *w, const rl_attention_line *line
         int64_t channel = (panel * RL_PANEL_VECTORS + v) * lanes;
         rl_matrix from = state_column(w, &w->start, line->sequence, head, channel);
         w->kernels->load(state.numbers + (size_t)v * column, lanes, &from, w->keys,
-                         least(lanes, w->values - channel));
+                         rl_least(lanes, w->values - channel));
     }
     if (w->start.data && w->may_multiply)
         *state.largest = w->kernels->attention->largest(state.numbers, vectors_of(w, panel) * w->state_rows);
@@ -127,7 +123,7 @@ static void store_state(const rl_attention_walk *w, const rl_attention_line *lin
     if (w->backward && line->s.length > 0)
         pass_gate(w, line, head, state.numbers, vectors_of(w, panel) * w->state_rows * lanes);
     for (int v = 0; v < vectors_of(w, panel); v++) {
-        int64_t channel = (panel * RL_PANEL_VECTORS + v) * lanes, count = least(lanes, w->values - channel);
+        int64_t channel = (panel * RL_PANEL_VECTORS + v) * lanes, count = rl_least(lanes, w->values - channel);
         rl_matrix to = state_column(w, &w->end, line->sequence, head, channel);
         if (same) {
             rl_matrix from = state_column(w, &w->start, line->sequence, head, channel);
@@ -210,7 +206,7 @@ static void load_columns(const rl_attention_walk *w, const rill_tensor *from, co
         int64_t channel = (place->panel * RL_PANEL_VECTORS + v) * lanes;
         rl_matrix m = rl_attention_rows(from, place->line->s, place->begin, head, channel);
         w->kernels->load(to + (size_t)(v * RL_CHUNK) * w->vector_size, lanes, &m, place->rows,
-                         least(lanes, w->values - channel));
+                         rl_least(lanes, w->values - channel));
     }
 }
 
@@ -221,7 +217,7 @@ static void store_columns(const rl_attention_walk *w, const rl_attention_place *
         int64_t channel = (place->panel * RL_PANEL_VECTORS + v) * lanes;
         rl_matrix m = rl_attention_rows(&w->y, place->line->s, place->begin, place->line->head, channel);
         w->kernels->store(&m, y + (size_t)(v * RL_CHUNK) * w->vector_size, place->rows,
-                          least(lanes, w->values - channel));
+                          rl_least(lanes, w->values - channel));
     }
 }
 
@@ -266,14 +262,14 @@ static void look_ahead(const rl_attention_walk *w, const rl_attention_group *gro
     const int64_t begin = rl_attention_begin_of(w, line, chunk), rows = rl_attention_end_of(w, line, chunk) - begin;
     const int64_t panel = RL_PANEL_VECTORS * w->kernels->lanes;
     if (group->workers > 1) {
-        int64_t first = place->panel * panel, count = least(panel, w->values - first);
+        int64_t first = place->panel * panel, count = rl_least(panel, w->values - first);
         add_ahead(ahead, &w->v, line->s, begin, begin + rows, head / w->v_share, first, count);
         add_ahead(ahead, &w->y, line->s, begin, begin + rows, line->head, first, count);
         return;
     }
     const int64_t nth = place->panel - group->first_panel;
     const int64_t from = begin + rows * nth / group->panels, to = begin + rows * (nth + 1) / group->panels;
-    const int64_t first = group->first_panel * panel, count = least(group->panels * panel, w->values - first);
+    const int64_t first = group->first_panel * panel, count = rl_least(group->panels * panel, w->values - first);
     add_ahead(ahead, &w->q, line->s, from, to, head / w->q_share, 0, w->keys);
     add_ahead(ahead, &w->k, line->s, from, to, head / w->k_share, 0, w->keys);
     add_ahead(ahead, &w->v, line->s, from, to, head / w->v_share, first, count);
@@ -368,7 +364,7 @@ void rl_attention_walk_chunks(const rl_attention_walk *w, const rl_attention_gro
         return;
     }
     for (int64_t c = begin; c < end; c += group->slab) {
-        prepare_slab(w, group, c, least(group->slab, end - c));
-        walk_slab(w, group, c, least(group->slab, end - c));
+        prepare_slab(w, group, c, rl_least(group->slab, end - c));
+        walk_slab(w, group, c, rl_least(group->slab, end - c));
     }
 }

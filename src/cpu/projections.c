@@ -2,14 +2,10 @@
 
 #include <limits.h>
 
+#include "../counts.h"
 #include "gemm.h"
 
 enum { PACK_ROWS = 16, PART_COLUMNS = 16 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t round_up(int64_t value, int64_t unit)
 {
@@ -80,7 +76,7 @@ static void pack_weight(const rl_projections *p, const rill_tensor *w, char *to,
                               .row = w->stride[0],
                               .lane = w->stride[1]};
             p->kernels->load(to + (size_t)(first * row + column) * p->real_size, row, &from,
-                             least(PACK_ROWS, rows - first), least(lanes, columns - column));
+                             rl_least(PACK_ROWS, rows - first), rl_least(lanes, columns - column));
         }
 }
 
@@ -104,7 +100,7 @@ static void multiply(const rl_projections *p, const rl_weight *w, int64_t m, int
 {
     int64_t units = (w->rows + PART_COLUMNS - 1) / PART_COLUMNS;
     int64_t begin = part * units / parts * PART_COLUMNS;
-    int64_t end = least((part + 1) * units / parts * PART_COLUMNS, w->rows);
+    int64_t end = rl_least((part + 1) * units / parts * PART_COLUMNS, w->rows);
     if (begin < end)
         rl_gemm(p->f64, m, end - begin, k, a, a_row, w->data + (size_t)(begin * w->row) * p->real_size, w->row,
                 out + (size_t)begin * p->real_size, out_row);

@@ -3,6 +3,8 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../counts.h"
+
 enum {
     TILE_ROWS = 64, /* steps of a tile: its arrays and a block's B and C stay in 32 KiB */
     LEAST_TILE_ROWS = 8,
@@ -14,21 +16,6 @@ enum {
     NARROW_ROWS = 512,   /* steps from which sharing one piece among threads pays its barriers */
     SMALL_WORK = 1 << 14 /* state steps that one thread does in about the time of starting a team */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t quotient_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 int rl_s6_threads(const rill_context *context, int64_t steps, int64_t states)
 {
@@ -73,15 +60,16 @@ static void plan_blocks(rl_s6 *scan, int64_t pieces)
     const int64_t lanes = scan->kernels->lanes, wanted = (int64_t)scan->threads * TASKS_PER_THREAD;
     scan->spread = wants_spread(scan);
     scan->stripe_channels = scan->spread ? scan->channels : scan->channels / scan->groups;
-    scan->stripe_vectors = quotient_up(scan->stripe_channels, lanes);
+    scan->stripe_vectors = rl_quotient_up(scan->stripe_channels, lanes);
     int64_t stripes = scan->spread ? 1 : scan->groups,
-            fit = most(1, STATE_BYTES / (int64_t)rl_vector_state_size(scan));
+            fit = rl_most(1, STATE_BYTES / (int64_t)rl_vector_state_size(scan));
     scan->vectors = stripes * scan->stripe_vectors;
-    scan->block_vectors = scan->spread ? 1 : most(1, least(least(BLOCK_CHANNELS / lanes, scan->stripe_vectors), fit));
+    scan->block_vectors =
+        scan->spread ? 1 : rl_most(1, rl_least(rl_least(BLOCK_CHANNELS / lanes, scan->stripe_vectors), fit));
     while (scan->block_vectors > 1 &&
-           stripes * quotient_up(scan->stripe_vectors, scan->block_vectors) * pieces < wanted)
+           stripes * rl_quotient_up(scan->stripe_vectors, scan->block_vectors) * pieces < wanted)
         scan->block_vectors = (scan->block_vectors + 1) / 2;
-    scan->stripe_blocks = quotient_up(scan->stripe_vectors, scan->block_vectors);
+    scan->stripe_blocks = rl_quotient_up(scan->stripe_vectors, scan->block_vectors);
     scan->blocks = stripes * scan->stripe_blocks;
 }
 
@@ -90,7 +78,7 @@ static bool wants_narrow(const rl_s6 *scan, int64_t pieces, int64_t longest)
 {
     int64_t tasks = scan->vectors * pieces, threads = scan->threads;
     return longest >= NARROW_ROWS && tasks > 0 && tasks < 3 * threads &&
-           quotient_up(tasks, threads) * threads * 7 > tasks * 8;
+           rl_quotient_up(tasks, threads) * threads * 7 > tasks * 8;
 }
 
 rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t pieces, int64_t longest)
@@ -98,12 +86,12 @@ rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t 
     scan->threads = threads;
     scan->real_size = scan->f64 ? sizeof(double) : sizeof(float);
     scan->vector_size = (size_t)scan->kernels->lanes * scan->real_size;
-    scan->state_blocks = quotient_up(scan->states, RL_STATE_BLOCK);
-    scan->slices = least(SLICES, scan->state_blocks);
+    scan->state_blocks = rl_quotient_up(scan->states, RL_STATE_BLOCK);
+    scan->slices = rl_least(SLICES, scan->state_blocks);
     plan_blocks(scan, pieces);
     size_t row = rl_inputs_size(scan, 1);
     scan->tile_rows = row ? INPUT_BYTES / (int64_t)row : TILE_ROWS;
-    scan->tile_rows = least(most(least(scan->tile_rows, TILE_ROWS), LEAST_TILE_ROWS), most(longest, 1));
+    scan->tile_rows = rl_least(rl_most(rl_least(scan->tile_rows, TILE_ROWS), LEAST_TILE_ROWS), rl_most(longest, 1));
     scan->scratch_size = tile_scratch_size(scan) + (size_t)scan->block_vectors * rl_vector_state_size(scan);
     scan->scratch_size = (scan->scratch_size + 255) & ~(size_t)255;
     rill_status status = rl_workspace_take(context, scan->scratch_size * (size_t)threads, &scan->scratch);
@@ -211,7 +199,7 @@ void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence r
     int64_t begin = slice * scan->state_blocks / scan->slices, end = (slice + 1) * scan->state_blocks / scan->slices;
     int64_t state = begin * RL_STATE_BLOCK;
     size_t entry = scan->spread ? scan->vector_size : scan->real_size;
-    r.states = least(end * RL_STATE_BLOCK, scan->states) - state;
+    r.states = rl_least(end * RL_STATE_BLOCK, scan->states) - state;
     r.A = v->A + (size_t)state * scan->vector_size;
     r.h = v->h + (size_t)state * scan->vector_size;
     r.A_bound = v->A_bound + (size_t)begin * scan->vector_size;
@@ -317,7 +305,7 @@ static void run_block(const rl_s6 *scan, const tile *s, const rl_piece *piece, i
         rl_load_state(scan, piece, place, v[i].h);
     }
     for (int64_t t = 0; t < piece->length; t += scan->tile_rows) {
-        int64_t rows = least(scan->tile_rows, piece->length - t);
+        int64_t rows = rl_least(scan->tile_rows, piece->length - t);
         rl_pack_inputs(scan, piece, rl_vector_at(scan, stripe, first), t, rows, s->bc);
         for (int64_t i = 0; i < count; i++) {
             bool inside = i + 1 < count;
@@ -338,7 +326,7 @@ static void run_task(const rl_s6 *scan, const rl_pieces *pieces, int64_t block, 
     char *memory = (char *)scan->scratch + (size_t)omp_get_thread_num() * scan->scratch_size;
     tile s = tile_in(scan, memory);
     int64_t stripe = block / scan->stripe_blocks, first = block % scan->stripe_blocks * scan->block_vectors;
-    int64_t count = least(scan->block_vectors, scan->stripe_vectors - first);
+    int64_t count = rl_least(scan->block_vectors, scan->stripe_vectors - first);
     rl_vector_state v[BLOCK_CHANNELS];
     for (int64_t i = 0; i < count; i++) {
         v[i] = rl_vector_state_in(scan, memory + tile_scratch_size(scan) + (size_t)i * rl_vector_state_size(scan));
@@ -362,10 +350,10 @@ void rl_s6_run(const rl_s6 *scan, const rl_pieces *pieces)
         return;
     }
     const int64_t wanted = (int64_t)scan->threads * TASKS_PER_THREAD * 4;
-    const int64_t run = most(1, scan->blocks * pieces->count / wanted), runs = quotient_up(pieces->count, run);
+    const int64_t run = rl_most(1, scan->blocks * pieces->count / wanted), runs = rl_quotient_up(pieces->count, run);
 #pragma omp for schedule(dynamic)
     for (int64_t task = 0; task < scan->blocks * runs; task++) {
         int64_t block = task % scan->blocks, begin = task / scan->blocks * run;
-        run_task(scan, pieces, block, begin, least(begin + run, pieces->count));
+        run_task(scan, pieces, block, begin, rl_least(begin + run, pieces->count));
     }
 }

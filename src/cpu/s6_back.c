@@ -3,14 +3,11 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../counts.h"
+
 /* Between arrays, whose sizes are powers of two: stores into one would else hold up loads from the same place in a
  * page of another. */
 enum { APART = 9 * 64 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static int64_t tiles_of(int64_t length)
 {
@@ -256,7 +253,7 @@ static void store_sums(const line *l, const rl_series *to, const char *numbers, 
     if (back->forward.spread) shape.groups = place.lanes / group_channels, shape.members = group_channels;
     for (int64_t n = 0; n < p->states && to->data; n += lanes) {
         shape.first = n;
-        shape.states = least(lanes, p->states - n);
+        shape.states = rl_least(lanes, p->states - n);
         back->kernels->back->sum_lanes(l->scratch->lanes, numbers, &shape);
         for (int64_t group = 0; group < shape.groups; group++) {
             int64_t at = (place.channel / group_channels + group) * to->group;
@@ -301,7 +298,7 @@ static void run_sequence(const line *l)
     }
     keep_states(l);
     for (int64_t tile = tiles_of(l->piece.length); tile-- > 0;) {
-        l->scratch->tile.rows = least(RL_BACK_ROWS, l->piece.length - tile * RL_BACK_ROWS);
+        l->scratch->tile.rows = rl_least(RL_BACK_ROWS, l->piece.length - tile * RL_BACK_ROWS);
         run_block_back(l, tile);
     }
     for (int64_t i = 0; i < l->count; i++) {
@@ -319,7 +316,7 @@ void rl_back_run_task(const rl_s6_back *back, int64_t task)
     line l = {.back = back,
               .scratch = &scratch,
               .first = stripe * back->stripe_vectors + begin,
-              .count = least(back->block_vectors, back->stripe_vectors - begin),
+              .count = rl_least(back->block_vectors, back->stripe_vectors - begin),
               .part = task / back->blocks};
     rl_back_lay_out(back, rl_back_scratch_of(back, omp_get_thread_num()), &scratch);
     if (!p->dy.data) scratch.tile.dy = NULL;

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include "../counts.h"
+
 enum {
     BLOCK_CHANNELS = 4096, /* that one thread walks together: their states stay in the first-level cache */
     TASKS_PER_THREAD = 4,
@@ -13,16 +15,6 @@ enum {
     SMALL_WORK = 1 << 15,  /* elements that one thread does in about the time of starting a team */
     CACHE_BYTES = 32 << 20 /* tensors together larger than this do not stay in cache in any case */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Which way a sequence goes: by its own length and channels, where results must not depend on anything else. */
 
@@ -67,13 +59,13 @@ static void plan_blocks(rl_scan_job *job)
 {
     bool in_time = job->out.data && job->out.stride[2] != 1;
     int64_t whole = job->channels / job->lanes;
-    job->block_vectors = in_time ? 1 : most(1, BLOCK_CHANNELS / job->lanes);
-    job->block_vectors = most(1, least(job->block_vectors, whole));
+    job->block_vectors = in_time ? 1 : rl_most(1, BLOCK_CHANNELS / job->lanes);
+    job->block_vectors = rl_most(1, rl_least(job->block_vectors, whole));
     while (job->block_vectors > 1 &&
            job->sequences * (whole / job->block_vectors) < (int64_t)job->threads * TASKS_PER_THREAD &&
            job->block_vectors * (int64_t)job->vector_size > 1024)
         job->block_vectors = (job->block_vectors + 1) / 2;
-    job->blocks = most(1, whole / job->block_vectors);
+    job->blocks = rl_most(1, whole / job->block_vectors);
 }
 
 static rill_status plan(rill_context *context, rl_scan_job *job)
@@ -155,8 +147,8 @@ static rill_status run(rill_context *context, rl_scan_job *job)
     if (status != RILL_OK) return status;
     int64_t longest = rl_longest_sequence(&job->offsets, job->sequences, job->length);
     rl_scan_way way = way_of(job, longest);
-    int64_t each = way == RL_SCAN_WHOLE ? job->blocks : most(job->blocks, strips_of(job, way));
-    int64_t tasks = job->sequences * each, chunk = most(1, tasks / (job->threads * 64));
+    int64_t each = way == RL_SCAN_WHOLE ? job->blocks : rl_most(job->blocks, strips_of(job, way));
+    int64_t tasks = job->sequences * each, chunk = rl_most(1, tasks / (job->threads * 64));
 #pragma omp parallel num_threads(job->threads)
     {
         rl_scan_scratch scratch = rl_scan_scratch_of(job, omp_get_thread_num());

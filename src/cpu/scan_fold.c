@@ -11,7 +11,10 @@
  *     loop could overflow on show here too, given a bounded e);
  *   - one that leaves the normal range may have lost its bits and grown again: then P is not used, but if no decay is
  *     above 1, so that P cannot have grown, and even its bound times e is nothing beside S;
- *   - a reset drops e whatever it is: S is then the loop's walk from the reset on.
+ *   - a reset drops e whatever it is: S is then the loop's walk from the reset on;
+ *   - S has errors of the size of the largest state on the way from zero, times the decays after it (its peak): where
+ *     e' is far smaller than that, they would show.
+ * Of a complex number either part must be so by itself, for the loop rounds each by itself.
  * In all other cases the piece is walked, in the loop's order and precision, to find the state that leaves it.
  *
  * Growth makes much of little: decays above 1 multiply whatever e' is off, however little that was.  A float state is

@@ -4,17 +4,13 @@
  */
 #include <string.h>
 
+#include "../counts.h"
 #include "scan.h"
 
 enum {
     AHEAD = 256,     /* bytes along a channel that are asked for early */
     FIRST_STEPS = 64 /* whole cache lines of any type */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static rl_scan_place place_of(const rl_scan_job *job, const rl_scan_block *b, int64_t t, int64_t rows, int64_t vector)
 {
@@ -24,7 +20,7 @@ static rl_scan_place place_of(const rl_scan_job *job, const rl_scan_block *b, in
                            .t = t,
                            .rows = rows,
                            .channel = channel,
-                           .lanes = least(job->lanes, b->end - channel)};
+                           .lanes = rl_least(job->lanes, b->end - channel)};
 }
 
 static int64_t vectors_of(const rl_scan_job *job, const rl_scan_block *b)
@@ -37,7 +33,7 @@ static void walk_tiles(const rl_scan_job *job, const rl_scan_scratch *scratch, c
 {
     for (; t < end; t += RL_TILE_ROWS)
         for (int64_t v = 0; v < vectors_of(job, b); v++) {
-            rl_scan_place place = place_of(job, b, t, least(RL_TILE_ROWS, end - t), v);
+            rl_scan_place place = place_of(job, b, t, rl_least(RL_TILE_ROWS, end - t), v);
             rl_scan_tile tile = rl_scan_load_tile(job, scratch, &place);
             tile.state = scratch->state + (size_t)v * job->vector_size;
             job->kernels->walk(&tile);
@@ -144,7 +140,7 @@ void rl_scan_run_block(const rl_scan_job *job, const rl_scan_block *b, const rl_
         walk_rows(job, scratch, b, first, end);
         walk_tiles(job, scratch, b, end, length);
     } else if (b->end - b->first == job->lanes && rl_scan_has_columns(job)) {
-        first = least(first * FIRST_STEPS, length); /* so that whole lines stay aligned */
+        first = rl_least(first * FIRST_STEPS, length); /* so that whole lines stay aligned */
         walk_tiles(job, scratch, b, 0, first);
         end = walk_columns(job, scratch, b, first, end);
         walk_tiles(job, scratch, b, end, length);

@@ -11,6 +11,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../counts.h"
 #include "gemm.h"
 #include "projections.h"
 #include "s6.h"
@@ -48,16 +49,6 @@ typedef struct layer {
     int64_t parts; /* tasks that share a panel's columns */
 } layer;
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 static int64_t round_up(int64_t value, int64_t unit)
 {
     return (value + unit - 1) / unit * unit;
@@ -69,19 +60,19 @@ static void plan_rounds(layer *l, int threads)
     const rl_selective_layer_problem *p = l->problem;
     const int64_t total = p->batch * p->length, panel = l->fixed ? RL_PANEL_FIXED : RL_PANEL_MOST;
     const int64_t columns = l->projections.columns + (l->projections.low_rank ? p->channels : 0);
-    int64_t panels = ROUND_BYTES / most(1, panel * columns * (int64_t)l->projections.real_size);
-    panels = most(1, least(panels, 4));
-    l->slot_count = total <= panel && !l->fixed ? 1 : most(1, least(p->sequences, threads));
+    int64_t panels = ROUND_BYTES / rl_most(1, panel * columns * (int64_t)l->projections.real_size);
+    panels = rl_most(1, rl_least(panels, 4));
+    l->slot_count = total <= panel && !l->fixed ? 1 : rl_most(1, rl_least(p->sequences, threads));
     l->slot_rows = round_up((panels * panel * threads + l->slot_count - 1) / l->slot_count, panel);
     int64_t share = (total + l->slot_count - 1) / l->slot_count;
     if (l->fixed)
-        l->slot_rows = least(l->slot_rows, most(1, round_up(p->length, panel) * p->sequences));
+        l->slot_rows = rl_least(l->slot_rows, rl_most(1, round_up(p->length, panel) * p->sequences));
     else
-        l->slot_rows = least(l->slot_rows, most(1, share));
-    l->panel_rows = l->fixed ? panel : least(panel, l->slot_rows);
+        l->slot_rows = rl_least(l->slot_rows, rl_most(1, share));
+    l->panel_rows = l->fixed ? panel : rl_least(panel, l->slot_rows);
     l->panels = (l->slot_rows + l->panel_rows - 1) / l->panel_rows;
     l->parts = 1;
-    if (!l->fixed && rl_gemm_shared()) l->parts = most(1, threads / (l->slot_count * l->panels));
+    if (!l->fixed && rl_gemm_shared()) l->parts = rl_most(1, threads / (l->slot_count * l->panels));
 }
 
 static rill_status take(rill_context *context, int64_t count, size_t size, void *block)
@@ -121,7 +112,7 @@ static bool deal_segment(layer *l, slot *s, segment *out)
         s->steps = rl_sequence_of(&p->offsets, s->sequence, p->length, p->reverse);
         s->t = 0;
     }
-    int64_t length = least(s->steps.length - s->t, l->slot_rows - s->rows);
+    int64_t length = rl_least(s->steps.length - s->t, l->slot_rows - s->rows);
     *out = (segment){.sequence = s->sequence,
                      .t = s->t,
                      .length = length,
@@ -165,7 +156,7 @@ static void gather_rows(const layer *l, const rl_series *x, int64_t rows, char *
     for (int64_t channel = 0; channel < l->problem->channels; channel += lanes) {
         rl_matrix from = rl_series_rows(x, 0, channel);
         l->projections.kernels->load(to + (size_t)channel * l->projections.real_size, l->panel_row, &from, rows,
-                                     least(lanes, l->problem->channels - channel));
+                                     rl_least(lanes, l->problem->channels - channel));
     }
 }
 
@@ -178,7 +169,7 @@ static const void *panel_rows_of_x(const layer *l, const slot *s, int64_t begin,
     int64_t filled = 0;
     for (int64_t i = s->begin; i < s->end; i++) {
         const segment *g = &l->segments[i];
-        int64_t at = most(g->row, begin), end = least(g->row + g->length, begin + rows);
+        int64_t at = rl_most(g->row, begin), end = rl_least(g->row + g->length, begin + rows);
         if (at >= end) continue;
         rl_series x = x_of(l, g, at - g->row);
         if (end - at == rows && x.dtype == plain && x.lane == 1 && x.step >= l->problem->channels && x.step > 0 &&
@@ -201,7 +192,7 @@ static void project(const layer *l, int64_t task, bool low)
     int64_t part = task % l->parts, panel = task / l->parts % l->panels;
     const slot *s = &l->slots[task / l->parts / l->panels];
     int64_t inside = panel * l->panel_rows, row = (s - l->slots) * l->slot_rows + inside, x_row;
-    int64_t rows = least(l->panel_rows, s->rows - inside);
+    int64_t rows = rl_least(l->panel_rows, s->rows - inside);
     if (rows <= 0) return;
     char *out = l->rows + (size_t)(row * p->columns) * p->real_size;
     if (low) {
@@ -306,7 +297,7 @@ rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_lay
     rill_status status = rl_projections_plan(context, &l.projections, p, l.fixed || steps > RL_PANEL_MOST);
     if (status != RILL_OK) return status;
     plan_rounds(&l, threads);
-    int64_t longest = least(rl_longest_sequence(&p->offsets, p->sequences, p->length), l.slot_rows);
+    int64_t longest = rl_least(rl_longest_sequence(&p->offsets, p->sequences, p->length), l.slot_rows);
     if ((status = rl_s6_plan(context, &l.scan, threads, l.slot_count, longest)) != RILL_OK) return status;
     if ((status = plan_memory(context, &l, threads)) != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)

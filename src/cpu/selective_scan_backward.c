@@ -2,6 +2,7 @@
 #include <omp.h>
 #include <string.h>
 
+#include "../counts.h"
 #include "s6_back.h"
 
 enum {
@@ -10,21 +11,6 @@ enum {
     FEW_TASKS = 4,
     PARTS = 32 /* of the sequences at most */
 };
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t most(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static int64_t quotient_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
 
 static rl_s6 scan_of(const rl_s6_back *back)
 {
@@ -41,8 +27,8 @@ static rl_s6 scan_of(const rl_s6_back *back)
                    .h_init = p->h_init,
                    .f64 = f64,
                    .spread = p->groups > 1 && group_channels > 0 && group_channels <= lanes / 2,
-                   .state_blocks = quotient_up(p->states, RL_STATE_BLOCK),
-                   .slices = least(2, quotient_up(p->states, RL_STATE_BLOCK)),
+                   .state_blocks = rl_quotient_up(p->states, RL_STATE_BLOCK),
+                   .slices = rl_least(2, rl_quotient_up(p->states, RL_STATE_BLOCK)),
                    .real_size = f64 ? sizeof(double) : sizeof(float),
                    .vector_size = back->vector_size};
 }
@@ -50,9 +36,9 @@ static rl_s6 scan_of(const rl_s6_back *back)
 static void cut_blocks(rl_s6_back *back, int64_t channels)
 {
     const bool spread = back->forward.spread;
-    back->block_vectors = spread ? 1 : quotient_up(channels, back->kernels->lanes);
-    back->block_vectors = most(1, least(back->block_vectors, back->stripe_vectors));
-    back->stripe_blocks = quotient_up(back->stripe_vectors, back->block_vectors);
+    back->block_vectors = spread ? 1 : rl_quotient_up(channels, back->kernels->lanes);
+    back->block_vectors = rl_most(1, rl_least(back->block_vectors, back->stripe_vectors));
+    back->stripe_blocks = rl_quotient_up(back->stripe_vectors, back->block_vectors);
     back->blocks = spread ? back->stripe_blocks : back->problem->groups * back->stripe_blocks;
 }
 
@@ -68,12 +54,12 @@ static void plan_blocks(rl_s6_back *back, bool reproducible)
     const bool spread = back->forward.spread;
     back->vector_channels = spread ? lanes / group_channels * group_channels : lanes;
     back->stripe_channels = spread ? p->channels : group_channels;
-    back->stripe_vectors = quotient_up(back->stripe_channels, back->vector_channels);
+    back->stripe_vectors = rl_quotient_up(back->stripe_channels, back->vector_channels);
     back->vectors = spread ? back->stripe_vectors : p->groups * back->stripe_vectors;
-    back->parts = least(least(p->sequences, PARTS), p->batch * p->length / most(p->states, 1));
-    back->parts = most(back->parts, 1);
-    cut_blocks(back, most(BLOCK_CHANNELS, 2 * p->states));
-    for (int64_t size = BLOCK_CHANNELS / 2; size >= most(LEAST_BLOCK_CHANNELS, 2 * p->states); size /= 2)
+    back->parts = rl_least(rl_least(p->sequences, PARTS), p->batch * p->length / rl_most(p->states, 1));
+    back->parts = rl_most(back->parts, 1);
+    cut_blocks(back, rl_most(BLOCK_CHANNELS, 2 * p->states));
+    for (int64_t size = BLOCK_CHANNELS / 2; size >= rl_most(LEAST_BLOCK_CHANNELS, 2 * p->states); size /= 2)
         if (!reproducible && back->parts * back->blocks < FEW_TASKS) cut_blocks(back, size);
 }
 
@@ -157,12 +143,12 @@ static void add_blocks(const rl_s6_back *back, const rill_tensor *from, const ri
 {
     const rl_selective_scan_backward_problem *p = back->problem;
     const rl_kernels *k = back->kernels;
-    const int64_t tiles = quotient_up(p->length, RL_BACK_ROWS), group = task % p->groups;
-    const int64_t t = task / p->groups % tiles * RL_BACK_ROWS, rows = least(RL_BACK_ROWS, p->length - t);
+    const int64_t tiles = rl_quotient_up(p->length, RL_BACK_ROWS), group = task % p->groups;
+    const int64_t t = task / p->groups % tiles * RL_BACK_ROWS, rows = rl_least(RL_BACK_ROWS, p->length - t);
     const rl_sequence row = {.row = task / p->groups / tiles, .length = p->length};
     const rl_series part = rl_series_of(from, row, t), whole = rl_series_of(to, row, t);
     for (int64_t n = 0; n < p->states && to->data; n += k->lanes) {
-        const int64_t states = least(k->lanes, p->states - n);
+        const int64_t states = rl_least(k->lanes, p->states - n);
         memset(scratch->lanes, 0, (size_t)rows * back->vector_size);
         for (int64_t block = 0; block < back->stripe_blocks; block++) {
             rl_matrix m = rl_series_rows(&part, 0, n);
@@ -180,7 +166,7 @@ static void add_blocks(const rl_s6_back *back, const rill_tensor *from, const ri
 static void run(const rl_s6_back *back)
 {
     const rl_selective_scan_backward_problem *p = back->problem;
-    const int64_t tiles = quotient_up(p->length, RL_BACK_ROWS),
+    const int64_t tiles = rl_quotient_up(p->length, RL_BACK_ROWS),
                   sums = sums_blocks(back) ? p->batch * tiles * p->groups : 0;
     rl_back_scratch scratch;
     rl_back_lay_out(back, rl_back_scratch_of(back, omp_get_thread_num()), &scratch);

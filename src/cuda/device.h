@@ -31,6 +31,12 @@ static inline rl_cuda_state *rl_cuda_state_of(const rill_context *context)
     return (rl_cuda_state *)context->state;
 }
 
+/* An axis of one element has no stride. */
+static inline int64_t rl_cuda_stride(const rill_tensor *tensor, int axis)
+{
+    return tensor->shape[axis] == 1 ? 0 : tensor->stride[axis];
+}
+
 /* The caller's current device and pending error, kept over a call. */
 typedef struct rl_cuda_scope {
     int device;

@@ -1,5 +1,6 @@
 /* Linear attention's launcher: resolves a problem of either direction into linear_attention_args.h, cuts the states
  * into tiles, and launches. */
+#include "counts.h"
 #include "device.h"
 #include "linear_attention_args.h"
 #include "linear_attention_kernels.h"
@@ -17,20 +18,15 @@ enum {
     WARP = 32
 };
 
-static int64_t stride_of(const rill_tensor *tensor, int axis)
-{
-    return tensor->shape[axis] == 1 ? 0 : tensor->stride[axis]; /* an axis of one element has none */
-}
-
 /* `down`: steps are run from the last to the first. */
 static rl_attention_view view_of(const rill_tensor *tensor, bool down)
 {
     rl_attention_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return view;
-    view.batch = stride_of(tensor, 0);
-    view.step = down ? -stride_of(tensor, 1) : stride_of(tensor, 1);
-    view.head = stride_of(tensor, 2);
-    if (tensor->rank > 3) view.lane = stride_of(tensor, 3);
+    view.batch = rl_cuda_stride(tensor, 0);
+    view.step = down ? -rl_cuda_stride(tensor, 1) : rl_cuda_stride(tensor, 1);
+    view.head = rl_cuda_stride(tensor, 2);
+    if (tensor->rank > 3) view.lane = rl_cuda_stride(tensor, 3);
     return view;
 }
 
@@ -39,24 +35,14 @@ static rl_attention_state state_of(const rill_tensor *tensor, bool is_double)
     rl_attention_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return state;
     int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
-    state.sequence = stride_of(tensor, 0);
-    state.head = stride_of(tensor, 1);
-    state.key = stride_of(tensor, 2);
-    state.value = stride_of(tensor, 3);
+    state.sequence = rl_cuda_stride(tensor, 0);
+    state.head = rl_cuda_stride(tensor, 1);
+    state.key = rl_cuda_stride(tensor, 2);
+    state.value = rl_cuda_stride(tensor, 3);
     state.wide = tensor->dtype == (is_double ? RILL_F64 : RILL_F32) && state.value == 1 &&
                  (uintptr_t)tensor->data % 16 == 0 && state.sequence * size % 16 == 0 &&
                  state.head * size % 16 == 0 && state.key * size % 16 == 0;
     return state;
-}
-
-static int64_t up(int64_t size, int64_t unit)
-{
-    return size <= 0 ? 0 : (size - 1) / unit + 1;
-}
-
-static int64_t least(int64_t one, int64_t other)
-{
-    return one < other ? one : other;
 }
 
 /* The smallest power of two that is enough, within [few, many]. */
@@ -70,18 +56,18 @@ static int32_t power_of_two(int64_t enough, int32_t few, int32_t many)
 /* Cuts states into tiles of up to `threads` threads, each of rows x columns. */
 static void cut(rl_attention_inputs *in, int rows, int columns, int32_t few, int32_t many, int threads)
 {
-    in->column_threads = power_of_two(up(in->values, columns), few, many);
-    in->row_groups = (int32_t)least(up(in->keys, rows), threads / in->column_threads);
+    in->column_threads = power_of_two(rl_quotient_up(in->values, columns), few, many);
+    in->row_groups = (int32_t)rl_least(rl_quotient_up(in->keys, rows), threads / in->column_threads);
     if (in->row_groups < 1) in->row_groups = 1;
-    in->panels = up(in->keys, (int64_t)in->row_groups * rows);
-    in->slabs = up(in->values, (int64_t)in->column_threads * columns);
+    in->panels = rl_quotient_up(in->keys, (int64_t)in->row_groups * rows);
+    in->slabs = rl_quotient_up(in->values, (int64_t)in->column_threads * columns);
     if (in->panels < 1) in->panels = 1; /* without keys or values there are sums still, of nothing */
     if (in->slabs < 1) in->slabs = 1;
 }
 
 static int threads_of(const rl_attention_inputs *in)
 {
-    return (int)up((int64_t)in->row_groups * in->column_threads, WARP) * WARP;
+    return (int)rl_quotient_up((int64_t)in->row_groups * in->column_threads, WARP) * WARP;
 }
 
 /* Steps whose inputs and sums take what shared memory there is, at least one. */
@@ -89,7 +75,7 @@ static int32_t steps_of(const rl_attention_inputs *in, size_t one, size_t two)
 {
     size_t each = two - one, fixed = one - each;
     int64_t steps = (int64_t)((MOST_SHARED - fixed) / each);
-    steps = least(least(steps, MOST_STEPS), in->length);
+    steps = rl_least(rl_least(steps, MOST_STEPS), in->length);
     return (int32_t)(steps < 1 ? 1 : steps);
 }
 
@@ -103,29 +89,35 @@ static rill_status take(rill_context *context, int64_t a, int64_t b, int64_t c, 
     return rl_workspace_take(context, (size_t)bytes, block);
 }
 
+/* clang-format off */
+/* From a problem of either direction. */
+#define INPUTS_OF(problem, down, is_double) \
+    {.q = view_of(&(problem)->q, down), \
+     .k = view_of(&(problem)->k, down), \
+     .v = view_of(&(problem)->v, down), \
+     .gate = view_of(&(problem)->gate, down), \
+     .beta = view_of(&(problem)->beta, down), \
+     .S_init = state_of(&(problem)->S_init, is_double), \
+     .offsets = (problem)->offsets.data, \
+     .offsets_stride = (problem)->offsets.data ? (problem)->offsets.stride[0] : 0, \
+     .length = (problem)->length, \
+     .heads = (problem)->heads, \
+     .share = (problem)->heads / (problem)->query_heads, \
+     .keys = (problem)->keys, \
+     .values = (problem)->values, \
+     .sequences = (problem)->sequences, \
+     .scale = (problem)->scale, \
+     .gate_is_log = (problem)->gate_is_log, \
+     .down = down}
+/* clang-format on */
+
 /* Forward */
 
 static rl_attention_args resolve(const rl_linear_attention_problem *problem, bool is_double)
 {
     bool down = problem->reverse;
     return (rl_attention_args){
-        .in = {.q = view_of(&problem->q, down),
-               .k = view_of(&problem->k, down),
-               .v = view_of(&problem->v, down),
-               .gate = view_of(&problem->gate, down),
-               .beta = view_of(&problem->beta, down),
-               .S_init = state_of(&problem->S_init, is_double),
-               .offsets = problem->offsets.data,
-               .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
-               .length = problem->length,
-               .heads = problem->heads,
-               .share = problem->heads / problem->query_heads,
-               .keys = problem->keys,
-               .values = problem->values,
-               .sequences = problem->sequences,
-               .scale = problem->scale,
-               .gate_is_log = problem->gate_is_log,
-               .down = down},
+        .in = INPUTS_OF(problem, down, is_double),
         .y = view_of(&problem->y, down),
         .S_final = state_of(&problem->S_final, is_double),
     };
@@ -134,7 +126,7 @@ static rl_attention_args resolve(const rl_linear_attention_problem *problem, boo
 /* Narrow tiles for problems that would leave most of the device idle; the sums come out the same. */
 static bool is_small(const rill_context *context, const rl_attention_inputs *in, int columns)
 {
-    int64_t slabs = up(in->values, (int64_t)COLUMN_THREADS * columns);
+    int64_t slabs = rl_quotient_up(in->values, (int64_t)COLUMN_THREADS * columns);
     return in->keys <= NARROW_KEYS && in->sequences * in->heads < rl_cuda_state_of(context)->sms / slabs;
 }
 
@@ -152,8 +144,8 @@ static rill_status launch_step(rill_context *context, rl_attention_args *args, b
     size_t shared = rl_attention_step_shared(is_double ? sizeof(double) : sizeof(float), wide, in->row_groups);
     void *arguments[] = {args};
     return rl_cuda_launch_early(context, rl_attention_step_kernel(is_double),
-                                least(in->sequences * in->heads * in->slabs, MOST_BLOCKS), 1, threads_of(in), shared,
-                                arguments, "linear_attention: launch of a step");
+                                rl_least(in->sequences * in->heads * in->slabs, MOST_BLOCKS), 1, threads_of(in),
+                                shared, arguments, "linear_attention: launch of a step");
 }
 
 static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)
@@ -177,7 +169,7 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
     if (in->panels > 1)
         status = take(context, batch * in->length, in->heads, in->values, (int64_t)number, &args->sums);
     if (status != RILL_OK) return status;
-    int64_t blocks = least(in->sequences * in->heads * in->slabs, MOST_BLOCKS);
+    int64_t blocks = rl_least(in->sequences * in->heads * in->slabs, MOST_BLOCKS);
     void *arguments[] = {args};
     int threads = narrow ? RL_ATTENTION_THREADS : threads_of(in); /* a few blocks: more of them bring the inputs */
     return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads, shared,
@@ -202,23 +194,7 @@ static rl_attention_backward_args resolve_backward(const rl_linear_attention_bac
 {
     bool down = problem->reverse;
     return (rl_attention_backward_args){
-        .in = {.q = view_of(&problem->q, down),
-               .k = view_of(&problem->k, down),
-               .v = view_of(&problem->v, down),
-               .gate = view_of(&problem->gate, down),
-               .beta = view_of(&problem->beta, down),
-               .S_init = state_of(&problem->S_init, is_double),
-               .offsets = problem->offsets.data,
-               .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
-               .length = problem->length,
-               .heads = problem->heads,
-               .share = problem->heads / problem->query_heads,
-               .keys = problem->keys,
-               .values = problem->values,
-               .sequences = problem->sequences,
-               .scale = problem->scale,
-               .gate_is_log = problem->gate_is_log,
-               .down = down},
+        .in = INPUTS_OF(problem, down, is_double),
         .dy = view_of(&problem->dy, down),
         .dq = view_of(&problem->dq, down),
         .dk = view_of(&problem->dk, down),
@@ -255,9 +231,9 @@ static rill_status take_slots(rill_context *context, rl_attention_backward_args 
 {
     args->stretch = 1;
     while (args->stretch * args->stretch < args->in.length) args->stretch++;
-    args->slot = up(args->in.length, args->stretch) + args->stretch + 1;
+    args->slot = rl_quotient_up(args->in.length, args->stretch) + args->stretch + 1;
     int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
-    *blocks = least(least(*blocks, most), MOST_SLOTS / (args->slot * tile_bytes));
+    *blocks = rl_least(rl_least(*blocks, most), MOST_SLOTS / (args->slot * tile_bytes));
     if (*blocks < 1) *blocks = 1;
     return take(context, *blocks, args->slot, tile_bytes, 1, &args->states);
 }
@@ -275,7 +251,7 @@ static rill_status launch_backward(rill_context *context, rl_attention_backward_
     in->steps = steps_of(in, rl_attention_backward_shared(number, high, wide, groups, warps, 1),
                          rl_attention_backward_shared(number, high, wide, groups, warps, 2));
     size_t shared = rl_attention_backward_shared(number, high, wide, groups, warps, in->steps);
-    int64_t blocks = least(in->sequences * in->heads, MOST_BLOCKS), tile = (int64_t)threads * rows * columns;
+    int64_t blocks = rl_least(in->sequences * in->heads, MOST_BLOCKS), tile = (int64_t)threads * rows * columns;
     rill_status status = take_sums(context, args, (int64_t)number);
     if (status == RILL_OK && args->dgate.data)
         status = take_slots(context, args, tile * (int64_t)number, threads, &blocks);
@@ -302,7 +278,7 @@ static rill_status launch_sum(rill_context *context, const rl_attention_inputs *
     if (args.count == 0) return RILL_OK;
     void *arguments[] = {&args};
     return rl_cuda_launch_early(context, rl_attention_sum_kernel(is_double),
-                                least(up(args.count, threads), MOST_BLOCKS), 1, threads, 0, arguments,
+                                rl_least(rl_quotient_up(args.count, threads), MOST_BLOCKS), 1, threads, 0, arguments,
                                 "linear_attention_backward: launch of sums over heads");
 }
 

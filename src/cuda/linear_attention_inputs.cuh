@@ -1,63 +1,27 @@
-/* Numbers, sequences and gates of linear attention, and inputs of some steps brought into shared memory. */
+/* Sequences and gates of linear attention, and inputs of some steps brought into shared memory. */
 #ifndef RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
 
 #include "elements.cuh"
 #include "linear_attention_args.h"
+#include "numbers.cuh"
+#include "sequence.cuh"
 
 namespace attention
 {
 
-/* Rounded one by one, as the plain loop does: the compiler fuses nothing. */
-__device__ inline float product(float x, float y)
-{
-    return __fmul_rn(x, y);
-}
-__device__ inline double product(double x, double y)
-{
-    return __dmul_rn(x, y);
-}
-__device__ inline float sum(float x, float y)
-{
-    return __fadd_rn(x, y);
-}
-__device__ inline double sum(double x, double y)
-{
-    return __dadd_rn(x, y);
-}
-__device__ inline bool is_finite(float x)
-{
-    return fabsf(x) < __int_as_float(0x7f800000);
-}
-__device__ inline bool is_finite(double x)
-{
-    return fabs(x) < __longlong_as_double(0x7ff0000000000000);
-}
-
-/* Where a sequence lies: row of the batch, first step in time, number of steps. */
-struct Span {
-    int64_t row, begin, count;
+/* A sequence, by the order in which its steps are run. */
+struct Span : Sequence {
     bool down;
 
     __device__ Span(const rl_attention_inputs &in, int64_t sequence)
-        : row(sequence), begin(0), count(in.length), down(in.down)
+        : Sequence(in.offsets, in.offsets_stride, in.length, sequence), down(in.down)
     {
-        if (!in.offsets) return;
-        const int64_t *from = in.offsets + sequence * in.offsets_stride;
-        row = 0;
-        begin = clamped(from[0], in.length);
-        count = clamped(from[in.offsets_stride], in.length) - begin;
-        if (count < 0) count = 0;
-    }
-    __device__ static int64_t clamped(int64_t value, int64_t most)
-    {
-        return value < 0 ? 0 : value > most ? most : value;
     }
     /* The element of the i-th step run; from there the view's own step leads on. */
     __device__ int64_t at(const rl_attention_view &view, int64_t head, int64_t i) const
     {
-        const int64_t first = down ? -(begin + count - 1) : begin;
-        return row * view.batch + (first + i) * view.step + head * view.head;
+        return row * view.batch + (first(down) + i) * view.step + head * view.head;
     }
     /* The i-th step run, as a row of [batch, length]. */
     __device__ int64_t time(int64_t length, int64_t i) const

@@ -24,18 +24,18 @@ template <typename N, int ROWS> __device__ inline int sum_over_lanes(N (&value)[
 #pragma unroll
         for (int i = 0; i < keep; i++) {
             const N given = upper ? value[i] : value[i + keep], own = upper ? value[i + keep] : value[i];
-            value[i] = sum(own, __shfl_xor_sync(ALL, given, away));
+            value[i] = rounded_sum(own, __shfl_xor_sync(ALL, given, away));
         }
         row += upper ? keep : 0;
     }
-    for (; away < lanes; away *= 2) value[0] = sum(value[0], __shfl_xor_sync(ALL, value[0], away));
+    for (; away < lanes; away *= 2) value[0] = rounded_sum(value[0], __shfl_xor_sync(ALL, value[0], away));
     return row;
 }
 
 template <typename N> __device__ inline N sum_over_warp(N value)
 {
 #pragma unroll
-    for (int away = WARP / 2; away > 0; away /= 2) value = sum(value, __shfl_xor_sync(ALL, value, away));
+    for (int away = WARP / 2; away > 0; away /= 2) value = rounded_sum(value, __shfl_xor_sync(ALL, value, away));
     return value;
 }
 

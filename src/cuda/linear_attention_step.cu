@@ -70,7 +70,7 @@ __device__ void step(const rl_attention_args &args, const Span &span, const Plac
     for (int column = (int)threadIdx.x; column < place.tile_columns; column += (int)blockDim.x)
         store_any(args.y.data, args.y.dtype,
                   span.at(args.y, place.head, 0) + (place.slab_value + column) * args.y.lane,
-                  product((N)in.scale, parts_of_keys<ROWS>(parts + column, in.row_groups, wide)));
+                  rounded_product((N)in.scale, parts_of_keys<ROWS>(parts + column, in.row_groups, wide)));
 }
 
 template <typename N, int COLUMNS>

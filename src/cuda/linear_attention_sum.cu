@@ -20,7 +20,7 @@ template <typename N> __global__ void sum_kernel(const __grid_constant__ rl_atte
         const int64_t batch = step / args.length, time = step - batch * args.length;
         const N *from = (const N *)args.from + row * args.share * args.keys + key;
         N total = 0;
-        for (int64_t member = 0; member < args.share; member++) total = sum(total, from[member * args.keys]);
+        for (int64_t member = 0; member < args.share; member++) total = rounded_sum(total, from[member * args.keys]);
         store_any(args.to.data, args.to.dtype,
                   batch * args.to.batch + time * args.to.step + head * args.to.head + key * args.to.lane, total);
     }

@@ -66,12 +66,12 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
                 parts_of_keys<ROWS>(parts + step * in.row_groups * inputs.wide + column, in.row_groups, inputs.wide);
             const int64_t time = span.time(in.length, first + step);
             N *so_far = (N *)args.sums + (time * in.heads + place.head) * in.values + place.slab_value + column;
-            if (panel > 0) total = sum(*so_far, total);
+            if (panel > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels)
                 *so_far = total;
             else
                 store_any(args.y.data, args.y.dtype, base + step * args.y.step + column * args.y.lane,
-                          product(scale, total));
+                          rounded_product(scale, total));
         }
     }
     __device__ void run()

@@ -203,9 +203,10 @@ __device__ inline void take_step(Tile<N, ROWS, COLUMNS> &S, N g, bool reset, N b
     if (reset) S.fill((N)-0.0);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        const N input = product(beta, k[r]);
+        const N input = rounded_product(beta, k[r]);
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) S.at[r][c] = sum(product(g, S.at[r][c]), product(input, v[c]));
+        for (int c = 0; c < COLUMNS; c++)
+            S.at[r][c] = rounded_sum(rounded_product(g, S.at[r][c]), rounded_product(input, v[c]));
     }
 }
 
@@ -236,10 +237,10 @@ __device__ inline void read_state(N (&total)[COLUMNS], const Tile<N, ROWS, COLUM
         for (int r = four; r < four + FOUR; r++)
             if (r < rows) {
 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++) part[c] = sum(part[c], product(S.at[r][c], q[r]));
+                for (int c = 0; c < COLUMNS; c++) part[c] = rounded_sum(part[c], rounded_product(S.at[r][c], q[r]));
             }
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) total[c] = four == 0 ? part[c] : sum(total[c], part[c]);
+        for (int c = 0; c < COLUMNS; c++) total[c] = four == 0 ? part[c] : rounded_sum(total[c], part[c]);
     }
 }
 
@@ -248,10 +249,11 @@ template <int ROWS, typename N> __device__ inline N parts_of_keys(const N *part,
 {
     N total = 0;
     if (ROWS > FOUR) {
-        for (int g = 0; g < groups; g++) total = sum(total, part[g * wide]);
+        for (int g = 0; g < groups; g++) total = rounded_sum(total, part[g * wide]);
     } else {
         for (int g = 0; g < groups; g += 2)
-            total = sum(total, g + 1 < groups ? sum(part[g * wide], part[(g + 1) * wide]) : part[g * wide]);
+            total = rounded_sum(total,
+                                g + 1 < groups ? rounded_sum(part[g * wide], part[(g + 1) * wide]) : part[g * wide]);
     }
     return total;
 }

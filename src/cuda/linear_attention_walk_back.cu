@@ -95,7 +95,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             value[r] = 0;
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
-                if (c < place.columns) value[r] = sum(value[r], product(tile.at[r][c], row[c]));
+                if (c < place.columns) value[r] = rounded_sum(value[r], rounded_product(tile.at[r][c], row[c]));
         }
         const int own = sum_over_lanes(value, in.column_threads);
         if (place.works && lane % in.column_threads < ROWS) rows[step * inputs.high + place.row + own] = value[0];
@@ -105,7 +105,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     {
         if (in.slabs == 1) return total;
         N *so_far = sum_of_row(sums, i, row);
-        if (slab > 0) total = sum(*so_far, total);
+        if (slab > 0) total = rounded_sum(*so_far, total);
         if (slab + 1 < in.slabs) *so_far = total;
         return total;
     }
@@ -160,7 +160,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
                 const int64_t i = first + step;
                 const N total = with_slabs(with_dq ? rows[step * inputs.high + row] : (N)0, args.q_sums, i, row);
                 if (slab + 1 == in.slabs)
-                    store_row(args.dq, args.q_sums, i, row, with_dq ? product(scale, total) : (N)0);
+                    store_row(args.dq, args.q_sums, i, row, with_dq ? rounded_product(scale, total) : (N)0);
             }
     }
     __device__ void start(Tile &S) const
@@ -204,9 +204,9 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         read_run(row, dy + step * inputs.wide + place.column);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const N scaled = product(scale, q[r]);
+            const N scaled = rounded_product(scale, q[r]);
 #pragma unroll
-            for (int c = 0; c < COLUMNS; c++) G.at[r][c] = sum(G.at[r][c], product(scaled, row[c]));
+            for (int c = 0; c < COLUMNS; c++) G.at[r][c] = rounded_sum(G.at[r][c], rounded_product(scaled, row[c]));
         }
     }
     __device__ void sum_keys(const Tile &G, int step)
@@ -217,7 +217,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         for (int r = 0; r < ROWS; r++)
             if (r < place.rows) {
 #pragma unroll
-                for (int c = 0; c < COLUMNS; c++) part[c] = sum(part[c], product(G.at[r][c], k[r]));
+                for (int c = 0; c < COLUMNS; c++) part[c] = rounded_sum(part[c], rounded_product(G.at[r][c], k[r]));
             }
         if (place.works) write_run(parts + (step * in.row_groups + place.group) * inputs.wide + place.column, part);
     }
@@ -233,7 +233,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
                 if (r < place.rows && c < place.columns && (!only_finite || is_finite(before[c])))
-                    total = sum(total, product(G.at[r][c], before[c]));
+                    total = rounded_sum(total, rounded_product(G.at[r][c], before[c]));
         }
         total = sum_over_warp(total);
         if (lane == 0) whole[step * warps + warp] = total;
@@ -249,7 +249,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
 #pragma unroll
-            for (int c = 0; c < COLUMNS; c++) G.at[r][c] = product(g, G.at[r][c]);
+            for (int c = 0; c < COLUMNS; c++) G.at[r][c] = rounded_product(g, G.at[r][c]);
     }
 
     /* G from the last step of a stretch to its first. */
@@ -287,8 +287,8 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             for (int row = lane; row < place.tile_rows; row += WARP) {
                 const N total = with_slabs(rows[step * inputs.high + row], args.k_sums, i, row);
                 if (slab + 1 < in.slabs) continue;
-                if (args.dk.data) store_row(args.dk, args.k_sums, i, row, product(inputs.beta[step], total));
-                dbeta = sum(dbeta, product(inputs.k[step * inputs.high + row], total));
+                if (args.dk.data) store_row(args.dk, args.k_sums, i, row, rounded_product(inputs.beta[step], total));
+                dbeta = rounded_sum(dbeta, rounded_product(inputs.k[step * inputs.high + row], total));
             }
             dbeta = sum_over_warp(dbeta);
             if (args.dbeta.data && lane == 0 && slab + 1 == in.slabs) store_dbeta(i, dbeta);
@@ -297,7 +297,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     __device__ void store_dbeta(int64_t i, N dbeta)
     {
         N *so_far = (N *)args.beta_sums + span.time(in.length, i) * in.heads + place.head;
-        if (panel > 0) dbeta = sum(*so_far, dbeta);
+        if (panel > 0) dbeta = rounded_sum(*so_far, dbeta);
         if (panel + 1 < in.panels)
             *so_far = dbeta;
         else
@@ -312,14 +312,14 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             const int64_t i = first + step, value = place.slab_value + column;
             N total = 0;
             for (int g = 0; g < in.row_groups; g++)
-                total = sum(total, parts[(step * in.row_groups + g) * inputs.wide + column]);
+                total = rounded_sum(total, parts[(step * in.row_groups + g) * inputs.wide + column]);
             N *so_far = (N *)args.v_sums + (span.time(in.length, i) * in.heads + place.head) * in.values + value;
-            if (panel > 0) total = sum(*so_far, total);
+            if (panel > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels)
                 *so_far = total;
             else
                 store_any(args.dv.data, args.dv.dtype, span.at(args.dv, place.head, i) + value * args.dv.lane,
-                          product(inputs.beta[step], total));
+                          rounded_product(inputs.beta[step], total));
         }
     }
     __device__ void finish_dgate(int64_t first, int steps)
@@ -327,9 +327,9 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         for (int step = (int)threadIdx.x; step < steps; step += (int)blockDim.x) {
             const int64_t i = first + step;
             N total = 0;
-            for (int w = 0; w < warps; w++) total = sum(total, whole[step * warps + w]);
+            for (int w = 0; w < warps; w++) total = rounded_sum(total, whole[step * warps + w]);
             N *so_far = (N *)args.gate_sums + span.time(in.length, i) * in.heads + place.head;
-            if (panel > 0 || slab > 0) total = sum(*so_far, total);
+            if (panel > 0 || slab > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels || slab + 1 < in.slabs)
                 *so_far = total;
             else
@@ -341,7 +341,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     {
         if (i == 0 && !in.S_init.data) return 0;
         if (!in.gate_is_log) return total;
-        return inputs.reset[step] != 0 || inputs.value[step] == 0 ? (N)0 : product(inputs.value[step], total);
+        return inputs.reset[step] != 0 || inputs.value[step] == 0 ? (N)0 : rounded_product(inputs.value[step], total);
     }
 
     __device__ void run()

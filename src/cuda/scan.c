@@ -1,4 +1,5 @@
 /* The scan's launcher: resolves a problem of either direction into scan_args.h, chooses a kernel, and launches it. */
+#include "counts.h"
 #include "device.h"
 #include "scan_args.h"
 #include "scan_kernels.h"
@@ -14,19 +15,14 @@ enum {
     PANEL_LEAST = 8    /* channels: below, most of a panel would be empty */
 };
 
-static int64_t stride_of(const rill_tensor *tensor, int axis)
-{
-    return tensor->shape[axis] == 1 ? 0 : tensor->stride[axis]; /* an axis of one element has none */
-}
-
 /* `down`: steps are run from the last to the first. */
 static rl_scan_view view_of(const rill_tensor *tensor, bool down)
 {
     rl_scan_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return view;
-    view.batch = stride_of(tensor, 0);
-    view.step = down ? -stride_of(tensor, 1) : stride_of(tensor, 1);
-    view.channel = stride_of(tensor, 2);
+    view.batch = rl_cuda_stride(tensor, 0);
+    view.step = down ? -rl_cuda_stride(tensor, 1) : rl_cuda_stride(tensor, 1);
+    view.channel = rl_cuda_stride(tensor, 2);
     return view;
 }
 
@@ -34,8 +30,8 @@ static rl_scan_state state_of(const rill_tensor *tensor)
 {
     rl_scan_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
     if (!tensor->data) return state;
-    state.sequence = stride_of(tensor, 0);
-    state.channel = stride_of(tensor, 1);
+    state.sequence = rl_cuda_stride(tensor, 0);
+    state.channel = rl_cuda_stride(tensor, 1);
     return state;
 }
 
@@ -79,11 +75,6 @@ static rl_scan_args resolve_backward(const rl_scan_backward_problem *problem)
     return args;
 }
 
-static int64_t up(int64_t size, int64_t unit)
-{
-    return (size - 1) / unit + 1;
-}
-
 /* Of a sequence, or of packed ones on the average. */
 static int64_t steps_of(const rl_scan_args *args)
 {
@@ -103,7 +94,7 @@ static rill_status launch_plain(rill_context *context, rl_scan_args *args, bool 
 {
     int64_t walks = args->sequences * args->channels;
     int threads = plain_threads(context, walks);
-    int64_t blocks = up(walks, threads);
+    int64_t blocks = rl_quotient_up(walks, threads);
     bool is_short = steps_of(args) <= SHORT_STEPS && threads == RL_SCAN_PLAIN_THREADS;
     const void *kernel = rl_scan_plain_kernel((rill_dtype)args->a.dtype, backward, is_short);
     void *arguments[] = {args};
@@ -124,7 +115,7 @@ static bool is_mixed(const rl_scan_args *args)
 
 static rill_status launch_panels(rill_context *context, rl_scan_args *args, bool backward)
 {
-    int64_t blocks = args->sequences * up(args->channels, RL_SCAN_PANEL_MANY);
+    int64_t blocks = args->sequences * rl_quotient_up(args->channels, RL_SCAN_PANEL_MANY);
     const void *kernel = rl_scan_panel_kernel((rill_dtype)args->a.dtype, is_mixed(args), backward);
     void *arguments[] = {args};
     return rl_cuda_launch_early(context, kernel, blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS, 1,
@@ -141,7 +132,7 @@ static bool is_near(const rl_scan_view *view)
 /* Small problems wait for their first loads and their last stores. */
 static bool is_small(const rill_context *context, const rl_scan_args *args)
 {
-    int64_t blocks = up(args->channels, RL_SCAN_PANEL_FEW);
+    int64_t blocks = rl_quotient_up(args->channels, RL_SCAN_PANEL_FEW);
     return args->length <= SMALL_STEPS && blocks <= rl_cuda_state_of(context)->sms / args->sequences &&
            !is_mixed(args) && is_near(&args->a) && is_near(&args->input) && is_near(&args->output) &&
            is_near(&args->before) && is_near(&args->decay);
@@ -149,7 +140,7 @@ static bool is_small(const rill_context *context, const rl_scan_args *args)
 
 static rill_status launch_small(rill_context *context, rl_scan_args *args, bool backward)
 {
-    int64_t blocks = up(args->channels, RL_SCAN_PANEL_FEW);
+    int64_t blocks = rl_quotient_up(args->channels, RL_SCAN_PANEL_FEW);
     void *arguments[] = {args};
     return rl_cuda_launch_early(context, rl_scan_small_kernel((rill_dtype)args->a.dtype, backward), blocks,
                                 args->sequences, rl_scan_panel_threads(RL_SCAN_PANEL_FEW), 0, arguments,

@@ -3,7 +3,9 @@
 #define RL_CUDA_SCAN_RECURRENCE_CUH
 
 #include "elements.cuh"
+#include "numbers.cuh"
 #include "scan_args.h"
+#include "sequence.cuh"
 
 /* As small an alignment as the contract promises: c128 may be aligned to its parts only. */
 template <typename Real> struct alignas(8) Complex {
@@ -46,24 +48,6 @@ template <> __device__ inline bf16 rounded<bf16, float>(float value)
     return half;
 }
 #endif
-
-/* Rounded one by one: every kernel then gives the same bits, whatever the compiler fuses elsewhere. */
-__device__ inline float rounded_sum(float x, float y)
-{
-    return __fadd_rn(x, y);
-}
-__device__ inline double rounded_sum(double x, double y)
-{
-    return __dadd_rn(x, y);
-}
-__device__ inline float rounded_product(float x, float y)
-{
-    return __fmul_rn(x, y);
-}
-__device__ inline double rounded_product(double x, double y)
-{
-    return __dmul_rn(x, y);
-}
 
 __device__ inline float add(float x, float y)
 {
@@ -119,14 +103,6 @@ template <typename Real> __device__ inline bool is_zero(Complex<Real> x)
     return (x.re == 0) & (x.im == 0);
 }
 
-__device__ inline bool is_finite(float x)
-{
-    return fabsf(x) < __int_as_float(0x7f800000);
-}
-__device__ inline bool is_finite(double x)
-{
-    return fabs(x) < __longlong_as_double(0x7ff0000000000000);
-}
 template <typename Real> __device__ inline bool is_finite(Complex<Real> x)
 {
     return is_finite(x.re) & is_finite(x.im);
@@ -338,29 +314,17 @@ template <typename N> __device__ inline void pass_on(const rl_scan_args &args, i
         store_state(to, sequence, channel, load_state<N>(from, sequence, channel));
 }
 
-/* Where a sequence lies: row of the batch, first step in time, number of steps. */
-struct Span {
-    int64_t row, begin, count;
-
-    __device__ Span(const rl_scan_args &args, int64_t sequence) : row(sequence), begin(0), count(args.length)
+/* A sequence of a scan. */
+struct Span : Sequence {
+    __device__ Span(const rl_scan_args &args, int64_t sequence)
+        : Sequence(args.offsets, args.offsets_stride, args.length, sequence)
     {
-        if (!args.offsets) return;
-        const int64_t *from = args.offsets + sequence * args.offsets_stride;
-        row = 0;
-        begin = clamped(from[0], args.length);
-        count = clamped(from[args.offsets_stride], args.length) - begin;
-        if (count < 0) count = 0;
-    }
-    __device__ static int64_t clamped(int64_t value, int64_t most)
-    {
-        return value < 0 ? 0 : value > most ? most : value;
     }
 
     /* The element of the first step that is run; from there the view's own step leads on. */
     __device__ int64_t at(const rl_scan_view &view, int64_t channel, bool down) const
     {
-        const int64_t first = down ? -(begin + count - 1) : begin;
-        return row * view.batch + first * view.step + channel * view.channel;
+        return row * view.batch + first(down) * view.step + channel * view.channel;
     }
 };
 

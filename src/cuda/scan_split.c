@@ -1,16 +1,12 @@
 /* The split scan's launcher: how the tensors lie, how wide a tile is, and the blocks' common memory. */
 #include "scan_split.h"
 
+#include "counts.h"
 #include "scan_split_args.h"
 
 static const int64_t LEAST_STEPS = 4096; /* of a sequence, on the average: several tiles */
 static const int64_t MOST_WALKS = 16;    /* channels of sequences for each multiprocessor */
 static const int64_t MOST_GROUPS = 2;    /* of channels, for each multiprocessor */
-
-static int64_t ceil_divide(int64_t count, int64_t unit)
-{
-    return (count + unit - 1) / unit;
-}
 
 static rl_split_kernel kernel_of(rill_dtype dtype, rl_split_layout layout, bool backward)
 {
@@ -96,7 +92,7 @@ static int lanes_log2(const rl_scan_args *args, rl_split_layout layout)
 
 static int64_t groups_of(const rl_scan_args *args, rl_split_layout layout)
 {
-    return ceil_divide(args->channels, (int64_t)1 << lanes_log2(args, layout));
+    return rl_quotient_up(args->channels, (int64_t)1 << lanes_log2(args, layout));
 }
 
 /*
@@ -116,7 +112,7 @@ static int64_t tiles_of_a_group(const rl_scan_args *args, int64_t steps)
 {
     const int64_t skew = 8; /* at most */
     if (args->offsets) return (args->length + skew * args->sequences) / steps + args->sequences;
-    return args->sequences * ceil_divide(args->length + skew, steps);
+    return args->sequences * rl_quotient_up(args->length + skew, steps);
 }
 
 static size_t rounded(size_t bytes)
@@ -143,7 +139,7 @@ static rill_status take_common(rill_context *context, rl_split_args *args, const
 static rill_status launch_reset(rill_context *context, void *common, int64_t units)
 {
     const int threads = 256;
-    int64_t blocks = ceil_divide(units, threads), most = rl_cuda_state_of(context)->sms;
+    int64_t blocks = rl_quotient_up(units, threads), most = rl_cuda_state_of(context)->sms;
     void *arguments[] = {&common, &units};
     return rl_cuda_launch(context, rl_scan_split_reset(), blocks < most ? blocks : most, 1, threads, 0, arguments,
                           "scan: launch of a reset");
