@@ -27,20 +27,7 @@ static void run_head(const walk *w, const rl_linear_attention_problem *p, real *
 
 rill_status RL_NAME(rl_reference_linear_attention)(rill_context *context, const rl_linear_attention_problem *p)
 {
-    const inputs in = {.length = p->length,
-                       .keys = p->keys,
-                       .values = p->values,
-                       .share = p->heads / p->query_heads,
-                       .q = p->q,
-                       .k = p->k,
-                       .v = p->v,
-                       .gate = p->gate,
-                       .beta = p->beta,
-                       .S_init = p->S_init,
-                       .offsets = p->offsets,
-                       .gate_is_log = p->gate_is_log,
-                       .reverse = p->reverse,
-                       .scale = (real)p->scale};
+    const inputs in = INPUTS_OF(p);
     walk w;
     real *S = NULL;
     rill_status status = begin_walk(context, &in, &w);

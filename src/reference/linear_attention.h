@@ -2,8 +2,7 @@
 #ifndef RL_REFERENCE_LINEAR_ATTENTION_H
 #define RL_REFERENCE_LINEAR_ATTENTION_H
 
-#include "../context.h"
-#include "number.h"
+#include "room.h"
 
 /* What both directions read of their problems. */
 typedef struct inputs {
@@ -12,6 +11,25 @@ typedef struct inputs {
     bool gate_is_log, reverse;
     real scale;
 } inputs;
+
+/* clang-format off */
+/* From a problem of either direction. */
+#define INPUTS_OF(p) \
+    {.length = (p)->length, \
+     .keys = (p)->keys, \
+     .values = (p)->values, \
+     .share = (p)->heads / (p)->query_heads, \
+     .q = (p)->q, \
+     .k = (p)->k, \
+     .v = (p)->v, \
+     .gate = (p)->gate, \
+     .beta = (p)->beta, \
+     .S_init = (p)->S_init, \
+     .offsets = (p)->offsets, \
+     .gate_is_log = (p)->gate_is_log, \
+     .reverse = (p)->reverse, \
+     .scale = (real)(p)->scale}
+/* clang-format on */
 
 /* One head of one sequence, and room for what a step reads and sums. */
 typedef struct walk {
@@ -27,18 +45,6 @@ typedef struct factor {
     real value;
     bool reset;
 } factor;
-
-/* A block of a b numbers. */
-static inline rill_status take(rill_context *context, int64_t a, int64_t b, real **block)
-{
-    void *memory = NULL;
-    int64_t bytes;
-    if (__builtin_mul_overflow(a, b, &bytes) || __builtin_mul_overflow(bytes, (int64_t)sizeof(real), &bytes))
-        return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: the states of a head take more than 2^63 bytes");
-    rill_status status = rl_workspace_take(context, (size_t)bytes, &memory);
-    *block = memory;
-    return status;
-}
 
 static inline rill_status begin_walk(rill_context *context, const inputs *in, walk *w)
 {

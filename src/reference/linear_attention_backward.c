@@ -170,20 +170,7 @@ static void run_query_head(gradients *d, int64_t sequence, int64_t query_head)
 rill_status RL_NAME(rl_reference_linear_attention_backward)(rill_context *context,
                                                             const rl_linear_attention_backward_problem *p)
 {
-    const inputs in = {.length = p->length,
-                       .keys = p->keys,
-                       .values = p->values,
-                       .share = p->heads / p->query_heads,
-                       .q = p->q,
-                       .k = p->k,
-                       .v = p->v,
-                       .gate = p->gate,
-                       .beta = p->beta,
-                       .S_init = p->S_init,
-                       .offsets = p->offsets,
-                       .gate_is_log = p->gate_is_log,
-                       .reverse = p->reverse,
-                       .scale = (real)p->scale};
+    const inputs in = INPUTS_OF(p);
     gradients d = {.p = p};
     rill_status status = begin(context, &in, &d);
     for (int64_t sequence = 0; sequence < p->sequences && status == RILL_OK; sequence++)

@@ -2,7 +2,7 @@
 #ifndef RL_REFERENCE_S6_BACK_H
 #define RL_REFERENCE_S6_BACK_H
 
-#include "../context.h"
+#include "room.h"
 #include "s6.h"
 
 /* A channel's step: what it reads.  A tensor that is not given has its flag false. */
@@ -92,18 +92,6 @@ static inline real through_step_size(step_size step, real gradient)
 static inline bool in_finite_range(real value, rill_dtype data)
 {
     return !(fabs(value) > (data == RILL_F64 ? (real)DBL_MAX : (real)FLT_MAX));
-}
-
-/* A block of a b numbers. */
-static inline rill_status take(rill_context *context, int64_t a, int64_t b, real **block)
-{
-    void *memory = NULL;
-    int64_t bytes;
-    if (__builtin_mul_overflow(a, b, &bytes) || __builtin_mul_overflow(bytes, (int64_t)sizeof(real), &bytes))
-        return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: the states of a call take more than 2^63 bytes");
-    rill_status status = rl_workspace_take(context, (size_t)bytes, &memory);
-    *block = memory;
-    return status;
 }
 
 static inline void clear(real *numbers, int64_t count)
