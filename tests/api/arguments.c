@@ -346,26 +346,18 @@ static void no_context(void **unused)
     }
 }
 
-int main(void)
+static int run_group(const char *backend)
 {
-    static const struct {
-        rill_backend backend;
-        const char *name;
-    } contexts[] = {{RILL_BACKEND_CPU, "cpu"}, {RILL_BACKEND_REFERENCE, "reference"}, {RILL_BACKEND_LOOP, "loop"}};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(absent),  cmocka_unit_test(null_data), cmocka_unit_test(dtypes),
         cmocka_unit_test(devices), cmocka_unit_test(ranks),     cmocka_unit_test(axes),
         cmocka_unit_test(strides), cmocka_unit_test(overlaps),  cmocka_unit_test(no_context),
     };
-    int failed = 0;
-    for (int i = 0; i < 3; i++) {
-        context_name = contexts[i].name;
-        if (rill_context_create(&(rill_options){.backend = contexts[i].backend, .threads = 2}, &context) != RILL_OK) {
-            fprintf(stderr, "%s: %s\n", context_name, rill_last_error(NULL));
-            return 1;
-        }
-        failed += cmocka_run_group_tests_name(context_name, tests, NULL, NULL);
-        rill_context_destroy(context);
-    }
-    return failed != 0;
+    context_name = backend;
+    return cmocka_run_group_tests_name(backend, tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return run_on_host_backends(&context, run_group);
 }

@@ -119,3 +119,21 @@ const char *axes_text(const op_tensor *tensor, char *text, size_t size)
     snprintf(text + used, size - used, "]");
     return text;
 }
+
+int run_on_host_backends(rill_context **context, int (*run)(const char *backend))
+{
+    static const struct {
+        rill_backend backend;
+        const char *name;
+    } backends[] = {{RILL_BACKEND_CPU, "cpu"}, {RILL_BACKEND_REFERENCE, "reference"}, {RILL_BACKEND_LOOP, "loop"}};
+    int failed = 0;
+    for (int i = 0; i < 3; i++) {
+        if (rill_context_create(&(rill_options){.backend = backends[i].backend, .threads = 2}, context) != RILL_OK) {
+            fprintf(stderr, "%s: %s\n", backends[i].name, rill_last_error(NULL));
+            return 1;
+        }
+        failed += run(backends[i].name);
+        rill_context_destroy(*context);
+    }
+    return failed != 0;
+}

@@ -40,6 +40,9 @@ void assert_refused(rill_context *context, const valid_call *valid, const any_ar
 /* Runs args and wants success, and nothing printed. */
 void assert_accepted(rill_context *context, const op *row, const any_args *args);
 
+/* Runs tests with a context of each backend of the host, two threads, in *context; returns the exit status. */
+int run_on_host_backends(rill_context **context, int (*run)(const char *backend));
+
 /* What the process prints between the two goes to a file; the second returns how much it was. */
 void quiet_begin(void);
 long quiet_end(void);

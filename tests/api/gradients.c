@@ -139,22 +139,17 @@ static void gradients_of_scan(void **unused)
     }
 }
 
-int main(void)
+static int run_group(const char *backend)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_their_inputs), cmocka_unit_test(one_less_each_time),
         cmocka_unit_test(nothing_from_above),   cmocka_unit_test(no_low_rank),
         cmocka_unit_test(gradients_of_scan),
     };
-    static const rill_backend backends[] = {RILL_BACKEND_CPU, RILL_BACKEND_REFERENCE, RILL_BACKEND_LOOP};
-    int failed = 0;
-    for (int i = 0; i < 3; i++) {
-        if (rill_context_create(&(rill_options){.backend = backends[i], .threads = 2}, &context) != RILL_OK) {
-            fprintf(stderr, "%s\n", rill_last_error(NULL));
-            return 1;
-        }
-        failed += cmocka_run_group_tests(tests, NULL, NULL);
-        rill_context_destroy(context);
-    }
-    return failed != 0;
+    return cmocka_run_group_tests_name(backend, tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return run_on_host_backends(&context, run_group);
 }

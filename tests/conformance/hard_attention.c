@@ -54,31 +54,18 @@ void list_outputs(attention *made, rill_tensor *list[ATTENTION_OUTPUTS])
     memcpy(list, all, sizeof all);
 }
 
-/* -1 where the venue or the operator is not there. */
-static int run_venue(const venue *v)
+/* -1 where the operator is not there. */
+static int run_venue(const venue *v, rill_context *opened)
 {
     where = v;
-    context = venue_open(v, 2, false);
-    if (!context) return -1;
+    context = opened;
     bool has = op_available(op_find("linear_attention"), context) &&
                op_available(op_find("linear_attention_backward"), context);
     if (!has) printf("%s: does not have both directions, not tested\n", v->name);
-    int failed = has ? run_value_tests(v->name) + run_shape_tests(v->name) : -1;
-    rill_context_destroy(context);
-    return failed;
+    return has ? run_value_tests(v->name) + run_shape_tests(v->name) : -1;
 }
 
 int main(int count, char **words)
 {
-    static const venue reference = {"reference", RILL_BACKEND_REFERENCE, RILL_ISA_AUTO, false};
-    const char *only = count > 2 && strcmp(words[1], "--only") == 0 ? words[2] : NULL;
-    int failed = 0, tested = 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    for (const venue *v = &reference; v->name; v = v == &reference ? venue_table : v + 1) {
-        if (v->device_tensors || !venue_selected(v, only)) continue;
-        int result = run_venue(v);
-        tested += result >= 0;
-        failed += result > 0 ? result : 0;
-    }
-    return tested == 0 ? 77 : failed != 0;
+    return venues_main(count, words, run_venue);
 }

@@ -312,7 +312,7 @@ static void unread_decay(void **unused)
         }
 }
 
-static int run_all_tests(const char *name)
+static int run_venue(const venue *where, rill_context *opened)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole),        cmocka_unit_test(other_types),         cmocka_unit_test(in_two),
@@ -320,27 +320,11 @@ static int run_all_tests(const char *name)
         cmocka_unit_test(gradients),    cmocka_unit_test(gradient_of_a_reset), cmocka_unit_test(packed),
         cmocka_unit_test(unread_decay),
     };
-    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+    context = opened;
+    return cmocka_run_group_tests_name(where->name, tests, NULL, NULL);
 }
 
 int main(int count, char **words)
 {
-    const char *only = count > 2 && strcmp(words[1], "--only") == 0 ? words[2] : NULL;
-    int failed = 0, tested = 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (venue_selected(&(venue){.name = "reference"}, only)) {
-        context = context_open(RILL_BACKEND_REFERENCE);
-        failed += run_all_tests("reference");
-        rill_context_destroy(context);
-        tested++;
-    }
-    for (const venue *v = venue_table; v->name; v++) {
-        if (v->device_tensors || !venue_selected(v, only)) continue;
-        context = venue_open(v, 2, false);
-        if (!context) continue;
-        failed += run_all_tests(v->name);
-        rill_context_destroy(context);
-        tested++;
-    }
-    return tested == 0 ? 77 : failed != 0;
+    return venues_main(count, words, run_venue);
 }

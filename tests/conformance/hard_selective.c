@@ -300,7 +300,7 @@ static void infinite_decay(void **unused)
     }
 }
 
-static int run_rows(const char *name)
+static int run_venue(const venue *where, rill_context *opened)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cut_in_two),      cmocka_unit_test(packed_with_an_empty_one),
@@ -310,28 +310,12 @@ static int run_rows(const char *name)
         cmocka_unit_test(groups),          cmocka_unit_test(many_states),
         cmocka_unit_test(clamped),         cmocka_unit_test(infinite_decay),
     };
-    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+    context = opened;
+    plain_loop = where->backend == RILL_BACKEND_REFERENCE || where->backend == RILL_BACKEND_LOOP;
+    return cmocka_run_group_tests_name(where->name, tests, NULL, NULL);
 }
 
 int main(int count, char **words)
 {
-    const char *only = count > 2 && strcmp(words[1], "--only") == 0 ? words[2] : NULL;
-    int failed = 0, tested = 0;
-    if (venue_selected(&(venue){.name = "reference"}, only)) {
-        context = context_open(RILL_BACKEND_REFERENCE);
-        plain_loop = true;
-        failed += run_rows("reference");
-        rill_context_destroy(context);
-        tested++;
-    }
-    for (const venue *v = venue_table; v->name; v++) {
-        if (v->device_tensors || !venue_selected(v, only)) continue;
-        context = venue_open(v, 2, false);
-        if (!context) continue;
-        plain_loop = v->backend == RILL_BACKEND_LOOP;
-        failed += run_rows(v->name);
-        rill_context_destroy(context);
-        tested++;
-    }
-    return tested == 0 ? 77 : failed != 0;
+    return venues_main(count, words, run_venue);
 }

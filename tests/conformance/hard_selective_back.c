@@ -245,30 +245,17 @@ static int run_rows(const char *name)
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
 
-/* -1 where the venue or the operators are not there. */
-static int run_venue(const venue *v)
+/* -1 where the operators are not there. */
+static int run_venue(const venue *where, rill_context *opened)
 {
-    context = venue_open(v, 2, false);
-    if (!context) return -1;
+    context = opened;
     bool has = op_available(op_find("selective_scan_backward"), context) &&
                op_available(op_find("selective_layer_backward"), context);
-    if (!has) printf("%s: does not have the gradients, not tested\n", v->name);
-    int failed = has ? run_rows(v->name) + run_edge_tests(v->name) + run_view_tests(v->name) : -1;
-    rill_context_destroy(context);
-    return failed;
+    if (!has) printf("%s: does not have the gradients, not tested\n", where->name);
+    return has ? run_rows(where->name) + run_edge_tests(where->name) + run_view_tests(where->name) : -1;
 }
 
 int main(int count, char **words)
 {
-    static const venue reference = {"reference", RILL_BACKEND_REFERENCE, RILL_ISA_AUTO, false};
-    const char *only = count > 2 && strcmp(words[1], "--only") == 0 ? words[2] : NULL;
-    int failed = 0, tested = 0;
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    for (const venue *v = &reference; v->name; v = v == &reference ? venue_table : v + 1) {
-        if (v->device_tensors || !venue_selected(v, only)) continue;
-        int result = run_venue(v);
-        tested += result >= 0;
-        failed += result > 0 ? result : 0;
-    }
-    return tested == 0 ? 77 : failed != 0;
+    return venues_main(count, words, run_venue);
 }

@@ -42,3 +42,19 @@ rill_context *context_open(rill_backend backend)
     fprintf(stderr, "context: %s\n", rill_last_error(NULL));
     exit(1);
 }
+
+int venues_main(int count, char **words, int (*run)(const venue *where, rill_context *context))
+{
+    static const venue reference = {"reference", RILL_BACKEND_REFERENCE, RILL_ISA_AUTO, false};
+    const char *only = count > 2 && strcmp(words[1], "--only") == 0 ? words[2] : NULL;
+    int failed = 0, tested = 0;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (const venue *v = &reference; v->name; v = v == &reference ? venue_table : v + 1) {
+        rill_context *context = v->device_tensors || !venue_selected(v, only) ? NULL : venue_open(v, 2, false);
+        int result = context ? run(v, context) : -1;
+        rill_context_destroy(context);
+        tested += result >= 0;
+        failed += result > 0 ? result : 0;
+    }
+    return tested == 0 ? 77 : failed != 0;
+}
