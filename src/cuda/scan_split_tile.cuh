@@ -80,10 +80,7 @@ template <typename T, int STEPS> struct Chunk {
     }
 };
 
-/*
- * The tile at hand: a group's channels, and some steps of a sequence.  Steps count from `skew` before its first one,
- * so that units of 16 bytes begin at multiples of 16 bytes: 0 but for RUNS.
- */
+/* The tensors by time. */
 enum Part { DECAYS, INPUTS, OUTPUTS, STATES_BEFORE, DECAY_GRADIENTS, PARTS };
 
 __device__ inline const rl_scan_view &view_of(const rl_scan_args &args, int part)
