@@ -196,10 +196,11 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
                 at.has_channel() ? load_state<N>(scan.enter, at.tile.sequence, at.channel()) : N{};
         Own a, input;
         take_own(round, a, input);
-        const auto find_reach = [&] { /* taken again: registers are dear */
-                                      Own again, unused;
-                                      take_own(round, again, unused);
-                                      return reach_of_all(again);
+        /* Taken again: registers are dear. */
+        const auto find_reach = [&] {
+            Own again, unused;
+            take_own(round, again, unused);
+            return reach_of_all(again);
         };
         return sums_before<N>(
             shared, summed_up<backward>(a, input), may_grow(a), find_reach, places.lanes_log2(),
@@ -308,6 +309,7 @@ __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const
     extern __shared__ __align__(128) unsigned char landing[];
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
+    /* It may look at offsets already: the reset, launched as any kernel is, has begun after all that is ahead. */
     if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) shared.dealer.begin(args);
     let_later_start();
     await_earlier(); /* the common memory's reset, and all before it */
