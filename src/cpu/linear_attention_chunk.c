@@ -11,7 +11,9 @@ rl_matrix rl_attention_rows(const rill_tensor *tensor, rl_sequence s, int64_t st
     int64_t time = s.reverse ? s.first - step : s.first + step;
     int64_t offset = s.row * tensor->stride[0] + time * tensor->stride[1] + head * tensor->stride[2];
     if (tensor->rank == 4) offset += channel * tensor->stride[3];
-    return (rl_matrix){.data = (char *)tensor->data + offset * (int64_t)rill_dtype_size(tensor->dtype),
+    char *data = tensor->data; /* none where there are no keys: NULL stays NULL */
+    if (data) data += offset * (int64_t)rill_dtype_size(tensor->dtype);
+    return (rl_matrix){.data = data,
                        .dtype = tensor->dtype,
                        .row = s.reverse ? -tensor->stride[1] : tensor->stride[1],
                        .lane = tensor->rank == 4 ? tensor->stride[3] : 0};
