@@ -77,8 +77,8 @@ struct Block {
     int count, alive;
     void *scheduler; /* its stack, while a thread runs */
     std::vector<Thread> all;
-    std::vector<Thread *> queue; /* of those that can run, a ring */
-    size_t first, queued;
+    Thread *queue[MOST_THREADS]; /* of those that can run, a ring */
+    unsigned first, queued;
     size_t idle; /* polls in vain since something last happened */
     uint64_t random;
     Barrier barriers[16];
@@ -87,7 +87,7 @@ struct Block {
 };
 
 /* The thread that runs. */
-extern __thread Thread *self;
+extern __thread Thread *self __attribute__((tls_model("initial-exec")));
 
 /* Ends the process with the kernel, the block and what its threads wait for. */
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -15,7 +15,7 @@
 namespace emulator
 {
 
-__thread Thread *self;
+__thread Thread *self __attribute__((tls_model("initial-exec")));
 
 namespace
 {
@@ -76,8 +76,8 @@ void leave()
 void wake(Thread *thread)
 {
     Block &block = *thread->block;
-    block.queue[(block.first + block.queued++) % block.queue.size()] = thread;
-    progress();
+    block.queue[(block.first + block.queued++) % MOST_THREADS] = thread;
+    if (block.idle) progress();
 }
 
 void progress()
@@ -91,7 +91,7 @@ void poll(const char *what)
 {
     Block &block = *self->block;
     self->waits_for = what;
-    block.queue[(block.first + block.queued++) % block.queue.size()] = self;
+    block.queue[(block.first + block.queued++) % MOST_THREADS] = self;
     block.idle++;
     leave();
     self->waits_for = NULL;
@@ -197,9 +197,9 @@ static void prepare_block(Block &block, const Launch &launch, unsigned long inde
     block.shared = host().shared;
     memset(block.shared, 0xff, launch.shared + SLACK);
     if (block.all.size() < (size_t)block.count) block.all.resize((size_t)block.count);
-    block.queue.resize((size_t)block.count);
-    block.first = block.idle = 0;
-    block.queued = (size_t)block.count;
+    block.first = 0;
+    block.idle = 0;
+    block.queued = (unsigned)block.count;
     block.loads.clear();
     for (int rank = 0; rank < block.count; rank++) prepare_thread(block, block.all[(size_t)rank], rank);
     prepare_meetings(block);
@@ -209,9 +209,9 @@ static void prepare_block(Block &block, const Launch &launch, unsigned long inde
 static Thread *next_thread(Block &block)
 {
     Thread *&front = block.queue[block.first];
-    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % block.queue.size()]);
+    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % MOST_THREADS]);
     Thread *thread = front;
-    block.first = (block.first + 1) % block.queue.size();
+    block.first = (block.first + 1) % MOST_THREADS;
     block.queued--;
     return thread;
 }

@@ -1,4 +1,5 @@
-/* What kernels declare __shared__ begins as NaN, not as the zeros that a thread of the host finds in its own memory. */
+/* What kernels declare __shared__ begins as NaN, not as the zeros that a thread of the host finds in its own memory.
+ */
 #include <link.h>
 #include <string.h>
 
