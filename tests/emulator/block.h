@@ -34,6 +34,25 @@ struct Transfer {
     uint32_t bytes;
 };
 
+enum Format { BFLOAT, HALF, TENSOR_FLOAT };
+
+/* One product of a group of warps, as each of its threads asks for it. */
+struct Request {
+    Format format;
+    int columns;
+    bool a_turned, b_turned, adds, has_registers;
+    uint32_t registers[4]; /* of A */
+    uint64_t a, b;         /* descriptors */
+};
+
+/* A product that has not been waited for. */
+struct Product {
+    Request request;
+    float *sum;
+    std::vector<float> before; /* what the sums were, where no earlier product of the same ones is on its way */
+    int group;
+};
+
 struct Thread {
     uint3 place;
     int rank; /* in the block */
@@ -46,6 +65,9 @@ struct Thread {
     int store_groups;
     std::vector<Copy> copies;
     std::vector<Transfer> stores;
+    int product_groups;
+    std::vector<Product> products;
+    size_t due; /* of them, at a wait */
 };
 
 /* Threads that wait at a named barrier. */

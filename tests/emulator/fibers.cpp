@@ -145,6 +145,7 @@ static void run_thread()
     const Launch &launch = *self->block->launch;
     launch.known->call(launch.kernel, launch.arguments);
     if (!self->stores.empty()) fail("a thread ended before its bulk stores had read shared memory");
+    if (!self->products.empty()) fail("a thread ended before its products were done");
     self->is_over = true;
     self->block->alive--;
     progress();
@@ -178,9 +179,10 @@ static void prepare_thread(Block &block, Thread &thread, int rank)
     thread.stack = prepare_stack(rank);
     thread.waits_for = NULL;
     thread.is_over = false;
-    thread.copy_groups = thread.store_groups = 0;
+    thread.copy_groups = thread.store_groups = thread.product_groups = 0;
     thread.copies.clear();
     thread.stores.clear();
+    thread.products.clear();
     block.queue[(size_t)rank] = &thread;
 }
 

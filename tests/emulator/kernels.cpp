@@ -42,10 +42,10 @@ struct Arguments {
     Arguments(const Kernel &kernel, void **given)
     {
         for (size_t k = 0; k < kernel.count; k++) {
-            values.emplace_back(kernel.sizes[k] / 8 + 16);
+            values.emplace_back(kernel.sizes[k] / 8 + 32);
             void *place = values.back().data();
             size_t room = values.back().size() * 8;
-            std::align(64, kernel.sizes[k], place, room);
+            std::align(256, kernel.sizes[k], place, room);
             places.push_back(memcpy(place, given[k], kernel.sizes[k]));
         }
     }
