@@ -79,7 +79,7 @@ template <typename N, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_THREADS, sizeof(N) == 8 ? 2 : 3)
     step_kernel(const __grid_constant__ rl_attention_args args)
 {
-    unsigned char *const shared = (unsigned char *)dynamic_shared();
+    unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
     const int64_t tasks = in.sequences * in.heads * in.slabs;
     let_later_start();

@@ -368,7 +368,7 @@ template <typename N, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     back_kernel(const __grid_constant__ rl_attention_backward_args args)
 {
-    unsigned char *const shared = (unsigned char *)dynamic_shared();
+    unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
     let_later_start();
     await_earlier();

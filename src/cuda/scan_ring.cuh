@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_con
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 /* else never launched */
     typedef Task<T, ALONG, BACKWARD, CHANNELS> Work;
-    char *const shared = dynamic_shared();
+    char *const shared = (char *)dynamic_shared;
     let_later_start();
     if (args.scan.offsets) await_earlier();
     const Work task(args, shared);

@@ -308,7 +308,7 @@ template <typename T, rl_split_layout layout, bool backward>
 __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const __grid_constant__ rl_split_args args)
 {
     typedef typename Accumulated<T>::type N;
-    unsigned char *const landing = (unsigned char *)dynamic_shared();
+    unsigned char *const landing = dynamic_shared;
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
     /* It may look at offsets already: the reset, launched as any kernel is, has begun after all that is ahead. */

@@ -130,7 +130,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
-    unsigned char *const memory = (unsigned char *)dynamic_shared();
+    unsigned char *const memory = dynamic_shared;
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
     for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
         Task task = locate_task<pass>(args, index);

@@ -61,7 +61,7 @@ template <Number number, int N, bool a_turned, bool b_turned, bool registers>
 __global__ void group_kernel(const __grid_constant__ Problem p)
 {
     __shared__ uint64_t barrier;
-    char *const a = dynamic_shared(), *const b = a + AREA;
+    char *const a = (char *)dynamic_shared, *const b = a + AREA;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (threadIdx.x == 0) {
         barrier_init(&barrier, 1);

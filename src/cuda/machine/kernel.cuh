@@ -9,10 +9,6 @@ template <auto kernel> const void *kernel_address()
 }
 
 /* The block's dynamic shared memory, aligned as swizzled tiles need it. */
-__device__ inline char *dynamic_shared()
-{
-    extern __shared__ __align__(1024) char rl_dynamic_shared[];
-    return rl_dynamic_shared;
-}
+extern __shared__ __align__(1024) unsigned char dynamic_shared[];
 
 #endif

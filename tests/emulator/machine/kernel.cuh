@@ -28,9 +28,6 @@ template <auto kernel> const void *kernel_address()
     return emulator_know(kernel, __PRETTY_FUNCTION__);
 }
 
-inline char *dynamic_shared()
-{
-    return emulator::self->block->shared;
-}
+#define dynamic_shared ((unsigned char *)emulator::self->block->shared)
 
 #endif
