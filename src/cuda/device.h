@@ -59,8 +59,8 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
                            size_t shared, void **arguments, const char *what);
 
 /*
- * The same for a kernel that calls await_earlier (early.cuh) before it touches memory: where the device can, its
- * blocks start while the last ones of the kernel ahead of it in the stream still run.
+ * The same for a kernel that calls await_earlier (machine/early.cuh) before it touches memory: where the device can,
+ * its blocks start while the last ones of the kernel ahead of it in the stream still run.
  */
 rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                                  size_t shared, void **arguments, const char *what);

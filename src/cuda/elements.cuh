@@ -2,6 +2,7 @@
 #ifndef RL_CUDA_ELEMENTS_CUH
 #define RL_CUDA_ELEMENTS_CUH
 
+#include <machine/arithmetic.cuh>
 #include <rill/tensor.h>
 #include <stdint.h>
 
@@ -26,9 +27,7 @@ __device__ inline float widen(bf16 value)
 }
 __device__ inline float widen(f16 value)
 {
-    float wide;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
-    return wide;
+    return half_to_float(value.bits);
 }
 
 __device__ inline bf16 narrow_half(bf16, float value)
@@ -39,9 +38,7 @@ __device__ inline bf16 narrow_half(bf16, float value)
 }
 __device__ inline f16 narrow_half(f16, float value)
 {
-    f16 half;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
-    return half;
+    return f16{float_to_half(value)};
 }
 
 /* Rounds to nearest even. */

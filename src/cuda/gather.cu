@@ -2,6 +2,8 @@
  * A gather: one thread an element, blocks striding over the elements of a job; the grid's second axis is the job.
  * Axes that lie together in both views are merged on the host, so most jobs have one or two.
  */
+#include <machine/kernel.cuh>
+
 #include "elements.cuh"
 #include "gather.h"
 
@@ -95,7 +97,7 @@ Job plan(const rl_gather_job &given)
 
 const void *rl_cuda_gather_kernel(void)
 {
-    return (const void *)gather_kernel;
+    return kernel_address<gather_kernel>();
 }
 
 rill_status rl_cuda_gather(rill_context *context, const rl_gather_job *jobs, int count)
@@ -116,6 +118,6 @@ rill_status rl_cuda_gather(rill_context *context, const rl_gather_job *jobs, int
     void *arguments[] = {&planned};
     dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)used);
     cudaStream_t stream = rl_cuda_state_of(context)->stream;
-    cudaError_t error = cudaLaunchKernel((const void *)gather_kernel, grid, dim3(threads), arguments, 0, stream);
+    cudaError_t error = cudaLaunchKernel(kernel_address<gather_kernel>(), grid, dim3(threads), arguments, 0, stream);
     return rl_cuda_check(context, error, "gather: launch");
 }

@@ -2,6 +2,8 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_INPUTS_CUH
 
+#include <machine/copies.cuh>
+
 #include "elements.cuh"
 #include "linear_attention_args.h"
 #include "numbers.cuh"
@@ -74,26 +76,6 @@ __device__ inline void stage_as(N *to, int pitch, const T *from, int64_t step_st
         for (int j = 0; j < BATCH; j++)
             if (place[j] >= 0) to[place[j]] = (N)widen(raw[j]);
     }
-}
-
-/* Numbers as they lie need no registers on their way: all of them are in flight at once, until await_copies. */
-template <typename N> __device__ inline void copy_number(N *to, const N *from)
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
-                 "n"((int)sizeof(N))
-                 : "memory");
-#else
-    *to = *from;
-#endif
-}
-
-/* Before the barrier behind which others read the thread's copies. */
-__device__ inline void await_copies()
-{
-#if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
 }
 
 template <typename N>

@@ -7,7 +7,9 @@
  *
  * All of a thread's loads are issued before the first of them is needed; shared memory holds sums over keys only.
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "linear_attention_kernels.h"
 #include "linear_attention_walk.cuh"
 
@@ -77,7 +79,7 @@ template <typename N, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_THREADS, sizeof(N) == 8 ? 2 : 3)
     step_kernel(const __grid_constant__ rl_attention_args args)
 {
-    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
     const int64_t tasks = in.sequences * in.heads * in.slabs;
     let_later_start();
@@ -94,5 +96,5 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, sizeof(N) == 8 ? 2 : 3)
 
 const void *rl_attention_step_kernel(bool is_double)
 {
-    return is_double ? (const void *)step_kernel<double, 2> : (const void *)step_kernel<float, 4>;
+    return is_double ? kernel_address<step_kernel<double, 2>>() : kernel_address<step_kernel<float, 4>>();
 }

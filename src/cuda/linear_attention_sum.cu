@@ -1,5 +1,7 @@
 /* Sums of gradients over the heads that share a query head. */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "linear_attention_inputs.cuh"
 #include "linear_attention_kernels.h"
 
@@ -30,5 +32,5 @@ template <typename N> __global__ void sum_kernel(const __grid_constant__ rl_atte
 
 const void *rl_attention_sum_kernel(bool is_double)
 {
-    return is_double ? (const void *)sum_kernel<double> : (const void *)sum_kernel<float>;
+    return is_double ? kernel_address<sum_kernel<double>>() : kernel_address<sum_kernel<float>>();
 }

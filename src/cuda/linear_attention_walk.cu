@@ -9,7 +9,9 @@
  * Keys are added by fours, fours by pairs, pairs in their order, whatever ROWS is, so that the choice of a kernel
  * does not show in the bits.
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "linear_attention_kernels.h"
 #include "linear_attention_walk.cuh"
 
@@ -104,7 +106,7 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
 template <typename N, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __grid_constant__ rl_attention_args args)
 {
-    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
     const int64_t tasks = in.sequences * in.heads * in.slabs;
     let_later_start();
@@ -124,8 +126,8 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __g
 
 template <typename N, int COLUMNS> const void *pick(bool narrow)
 {
-    return narrow ? (const void *)walk_kernel<N, RL_ATTENTION_NARROW_ROWS, 1>
-                  : (const void *)walk_kernel<N, RL_ATTENTION_ROWS, COLUMNS>;
+    return narrow ? kernel_address<walk_kernel<N, RL_ATTENTION_NARROW_ROWS, 1>>()
+                  : kernel_address<walk_kernel<N, RL_ATTENTION_ROWS, COLUMNS>>();
 }
 
 } // namespace

@@ -9,7 +9,9 @@
  *
  * Sums over values pass from lane to lane of a warp; those over keys, and over all of a tile, through shared memory.
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "linear_attention_kernels.h"
 #include "linear_attention_lanes.cuh"
 #include "linear_attention_walk.cuh"
@@ -366,7 +368,7 @@ template <typename N, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     back_kernel(const __grid_constant__ rl_attention_backward_args args)
 {
-    extern __shared__ __align__(16) unsigned char shared[];
+    unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
     let_later_start();
     await_earlier();
@@ -386,8 +388,8 @@ __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
 
 template <typename N, int COLUMNS> const void *pick(bool narrow)
 {
-    return narrow ? (const void *)back_kernel<N, RL_ATTENTION_NARROW_ROWS, 1>
-                  : (const void *)back_kernel<N, RL_ATTENTION_ROWS, COLUMNS>;
+    return narrow ? kernel_address<back_kernel<N, RL_ATTENTION_NARROW_ROWS, 1>>()
+                  : kernel_address<back_kernel<N, RL_ATTENTION_ROWS, COLUMNS>>();
 }
 
 } // namespace

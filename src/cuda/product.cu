@@ -10,6 +10,8 @@
  * Nothing is split along `inner`: the products of a step are added up in order by fused multiply-adds, and the steps'
  * sums in order.  For float, two levels make a sum of 257 products three times as accurate as one chain.
  */
+#include <machine/kernel.cuh>
+
 #include "elements.cuh"
 #include "product.h"
 
@@ -142,13 +144,13 @@ const void *pick_kernel(rill_dtype dtype)
 {
     switch (dtype) {
     case RILL_F64:
-        return (const void *)product_kernel<double, double>;
+        return kernel_address<product_kernel<double, double>>();
     case RILL_F32:
-        return (const void *)product_kernel<float, float>;
+        return kernel_address<product_kernel<float, float>>();
     case RILL_BF16:
-        return (const void *)product_kernel<bf16, float>;
+        return kernel_address<product_kernel<bf16, float>>();
     default:
-        return (const void *)product_kernel<f16, float>;
+        return kernel_address<product_kernel<f16, float>>();
     }
 }
 

@@ -3,6 +3,7 @@
 #define RL_CUDA_S6_CUH
 
 #include <float.h>
+#include <machine/arithmetic.cuh>
 #include <stdint.h>
 
 #include "s6_args.h"
@@ -56,20 +57,7 @@ __device__ inline float power_of_two(float value)
     series = fmaf(series, f, 6.93147188e-1f);
     const float power = fmaf(series, f, 1.0f);
     /* the whole part of value stands in the low bits of shifted: added to the exponent */
-    float result = __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
-    /* value < -125 ? 0 : result, without the branch that compilers make of it */
-    asm("{ .reg .pred low; setp.lt.f32 low, %1, 0fC2FA0000; selp.f32 %0, 0f00000000, %0, low; }"
-        : "+f"(result)
-        : "f"(value));
-    return result;
-}
-
-/* 2^value on the special function unit: within 2 ulp but biased low, and denormals are flushed. */
-__device__ inline float exp2_rough(float value)
-{
-    float result;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-    return result;
+    return zero_below_normal(__int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23)), value);
 }
 
 /*
@@ -79,13 +67,6 @@ __device__ inline float exp2_rough(float value)
 __device__ inline float rough_decay(float delta, float rate)
 {
     return exp2_rough(fmaf(delta, rate, 0x1p-26f));
-}
-
-__device__ inline float reciprocal_rough(float value)
-{
-    float result;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-    return result;
 }
 
 /*

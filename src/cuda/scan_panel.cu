@@ -7,7 +7,9 @@
  * All threads load and store, each tensor along its contiguous axis; the first CHANNELS walk a channel each.  The
  * next panel's loads are issued before the walk of this one.
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "scan_panel.cuh"
 
 namespace
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(N) == 4 ? 2 : 1)
 
 template <typename T, typename N> const void *pick_as(bool backward)
 {
-    return backward ? (const void *)panel_kernel<T, N, true> : (const void *)panel_kernel<T, N, false>;
+    return backward ? kernel_address<panel_kernel<T, N, true>>() : kernel_address<panel_kernel<T, N, false>>();
 }
 
 template <typename T> const void *pick(bool mixed, bool backward)

@@ -4,7 +4,9 @@
  *     thread = one channel of one sequence, channels fastest; threads stride over what is beyond the grid
  *     time   = serial, STEPS at a time: their loads are issued together, and hide behind those of other warps
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "scan_chain.cuh"
 #include "scan_kernels.h"
 
@@ -103,8 +105,8 @@ __global__ void __launch_bounds__(THREADS, STEPS * sizeof(N) == 4 * LONG_WORDS ?
 
 template <typename N, int STEPS> const void *pick_direction(bool backward)
 {
-    return backward ? (const void *)plain_kernel<Backward<N, STEPS>, N, STEPS>
-                    : (const void *)plain_kernel<Forward<N, STEPS>, N, STEPS>;
+    return backward ? kernel_address<plain_kernel<Backward<N, STEPS>, N, STEPS>>()
+                    : kernel_address<plain_kernel<Forward<N, STEPS>, N, STEPS>>();
 }
 
 template <typename N> const void *pick(bool backward, bool is_short)

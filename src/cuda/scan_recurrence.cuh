@@ -43,9 +43,7 @@ template <typename T, typename N> __device__ inline T rounded(N value)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <> __device__ inline bf16 rounded<bf16, float>(float value)
 {
-    bf16 half;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
-    return half;
+    return bf16{float_to_bfloat(value)};
 }
 #endif
 
@@ -125,19 +123,11 @@ template <typename Real> __device__ inline Complex<Real> kept(bool keep, Complex
 /* a h, where a decay of exactly 0 drops h, whatever it is.  The predicate depends on the decay alone. */
 __device__ inline float dropped(float a, float h)
 {
-    float product = 0;
-    asm("{\n\t.reg .pred p;\n\tsetp.neu.f32 p, %1, 0f00000000;\n\t@p mul.rn.f32 %0, %1, %2;\n\t}"
-        : "+f"(product)
-        : "f"(a), "f"(h));
-    return product;
+    return product_unless_zero(a, h, 0.0f);
 }
 __device__ inline double dropped(double a, double h)
 {
-    double product = 0;
-    asm("{\n\t.reg .pred p;\n\tsetp.neu.f64 p, %1, 0d0000000000000000;\n\t@p mul.rn.f64 %0, %1, %2;\n\t}"
-        : "+d"(product)
-        : "d"(a), "d"(h));
-    return product;
+    return product_unless_zero(a, h, 0.0);
 }
 template <typename Real> __device__ inline Complex<Real> dropped(Complex<Real> a, Complex<Real> h)
 {
@@ -150,19 +140,11 @@ template <typename Real> __device__ inline Complex<Real> dropped(Complex<Real> a
  */
 __device__ inline float advance(float a, float h, float b)
 {
-    asm("{\n\t.reg .pred p;\n\t.reg .f32 u;\n\tsetp.neu.f32 p, %1, 0f00000000;\n\tmul.rn.f32 u, %1, %2;\n\t"
-        "@p add.rn.f32 %0, u, %0;\n\t}"
-        : "+f"(b)
-        : "f"(a), "f"(h));
-    return b;
+    return step_unless_zero(a, h, b);
 }
 __device__ inline double advance(double a, double h, double b)
 {
-    asm("{\n\t.reg .pred p;\n\t.reg .f64 u;\n\tsetp.neu.f64 p, %1, 0d0000000000000000;\n\tmul.rn.f64 u, %1, %2;\n\t"
-        "@p add.rn.f64 %0, u, %0;\n\t}"
-        : "+d"(b)
-        : "d"(a), "d"(h));
-    return b;
+    return step_unless_zero(a, h, b);
 }
 template <typename Real> __device__ inline Complex<Real> advance(Complex<Real> a, Complex<Real> h, Complex<Real> b)
 {

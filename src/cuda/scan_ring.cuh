@@ -12,7 +12,9 @@
 #ifndef RL_CUDA_SCAN_RING_CUH
 #define RL_CUDA_SCAN_RING_CUH
 
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "scan_chain.cuh"
 #include "scan_ring_mover.cuh"
 
@@ -224,7 +226,7 @@ __global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_con
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900 /* else never launched */
     typedef Task<T, ALONG, BACKWARD, CHANNELS> Work;
-    extern __shared__ __align__(1024) char shared[];
+    char *const shared = (char *)dynamic_shared;
     let_later_start();
     if (args.scan.offsets) await_earlier();
     const Work task(args, shared);
@@ -255,8 +257,8 @@ __global__ void __launch_bounds__(CHANNELS + 32, 2) ring_kernel(const __grid_con
 template <typename T, bool ALONG, bool BACKWARD> const void *pick_channels(int channels)
 {
     constexpr int most = rl_scan_ring_most(sizeof(T), ALONG), least = rl_scan_ring_least(sizeof(T), ALONG);
-    return channels == most ? (const void *)ring_kernel<T, ALONG, BACKWARD, most>
-                            : (const void *)ring_kernel<T, ALONG, BACKWARD, least>;
+    return channels == most ? kernel_address<ring_kernel<T, ALONG, BACKWARD, most>>()
+                            : kernel_address<ring_kernel<T, ALONG, BACKWARD, least>>();
 }
 
 template <typename T> const void *pick(bool along, bool backward, int channels)

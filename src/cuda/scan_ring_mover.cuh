@@ -2,7 +2,8 @@
 #ifndef RL_CUDA_SCAN_RING_MOVER_CUH
 #define RL_CUDA_SCAN_RING_MOVER_CUH
 
-#include "scan_bulk.cuh"
+#include <machine/bulk.cuh>
+
 #include "scan_ring_tile.cuh"
 
 namespace scan_ring

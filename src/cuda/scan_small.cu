@@ -9,7 +9,9 @@
  * places are found in 32 bits, which the launcher has made sure of, and before the kernel ahead in the stream has
  * ended.
  */
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "scan_panel.cuh"
 
 namespace
@@ -163,7 +165,7 @@ __global__ void __launch_bounds__(THREADS) small_kernel(const __grid_constant__ 
 
 template <typename T> const void *pick(bool backward)
 {
-    return backward ? (const void *)small_kernel<T, true> : (const void *)small_kernel<T, false>;
+    return backward ? kernel_address<small_kernel<T, true>>() : kernel_address<small_kernel<T, false>>();
 }
 
 } // namespace

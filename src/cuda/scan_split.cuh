@@ -17,7 +17,9 @@
 #ifndef RL_CUDA_SCAN_SPLIT_CUH
 #define RL_CUDA_SCAN_SPLIT_CUH
 
-#include "early.cuh"
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
 #include "scan_split_carry.cuh"
 
 namespace
@@ -306,7 +308,7 @@ template <typename T, rl_split_layout layout, bool backward>
 __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const __grid_constant__ rl_split_args args)
 {
     typedef typename Accumulated<T>::type N;
-    extern __shared__ __align__(128) unsigned char landing[];
+    unsigned char *const landing = dynamic_shared;
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
     /* It may look at offsets already: the reset, launched as any kernel is, has begun after all that is ahead. */
@@ -327,7 +329,7 @@ __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const
 template <typename T, rl_split_layout layout, bool backward> rl_split_kernel instance()
 {
     typedef typename Accumulated<T>::type N;
-    return {(const void *)split_kernel<T, layout, backward>,
+    return {kernel_address<split_kernel<T, layout, backward>>(),
             ROOM_BYTES<T, backward> + sizeof(Shared<N, backward>),
             WORKERS,
             WORKERS + CARRIERS,

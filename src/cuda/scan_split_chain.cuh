@@ -8,6 +8,8 @@
 #ifndef RL_CUDA_SCAN_SPLIT_CHAIN_CUH
 #define RL_CUDA_SCAN_SPLIT_CHAIN_CUH
 
+#include <machine/words.cuh>
+
 #include "scan_split_growth.cuh"
 #include "scan_split_tile.cuh"
 
@@ -17,7 +19,7 @@ __device__ inline void put_word(unsigned long long *to, double value)
 {
     unsigned long long word = (unsigned long long)__double_as_longlong(value);
     if (word == MISSING) word = 0x7ff8000000000000ull; /* a NaN is as good as another */
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+    store_relaxed(to, word);
 }
 
 __device__ inline void put_words(unsigned long long *to, double first, double second)
@@ -26,14 +28,14 @@ __device__ inline void put_words(unsigned long long *to, double first, double se
     unsigned long long y = (unsigned long long)__double_as_longlong(second);
     if (x == MISSING) x = 0x7ff8000000000000ull;
     if (y == MISSING) y = 0x7ff8000000000000ull;
-    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(x), "l"(y) : "memory");
+    store_relaxed(to, x, y);
 }
 
 __device__ inline double await_word(const unsigned long long *from)
 {
     unsigned long long word;
     do {
-        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+        load_relaxed(from, word);
     } while (word == MISSING);
     return __longlong_as_double((long long)word);
 }
@@ -42,7 +44,7 @@ __device__ inline void await_words(const unsigned long long *from, double &first
 {
     unsigned long long x, y;
     do {
-        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(x), "=l"(y) : "l"(from) : "memory");
+        load_relaxed(from, x, y);
     } while (x == MISSING || y == MISSING);
     first = __longlong_as_double((long long)x);
     second = __longlong_as_double((long long)y);
@@ -79,10 +81,7 @@ template <typename W> __device__ inline void await_all(Told<W> *to, const Told<W
                 const int k = first + j * CARRIERS < count ? first + j * CARRIERS : first;
 #pragma unroll
                 for (int w = 0; w < WORDS; w += 2)
-                    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                                 : "=l"(word[j][w]), "=l"(word[j][w + 1])
-                                 : "l"((const unsigned long long *)(from + k) + w)
-                                 : "memory");
+                    load_relaxed((const unsigned long long *)(from + k) + w, word[j][w], word[j][w + 1]);
             }
 #pragma unroll
             for (int j = 0; j < AT_ONCE; j++)
@@ -272,7 +271,7 @@ struct Dealer {
         bool left = false;
         if (ahead < args.groups) {
             uint32_t taken;
-            asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(taken) : "l"(&args.tickets[other]) : "memory");
+            load_relaxed(&args.tickets[other], taken);
             left = (int64_t)(taken + 1u) < total;
         }
         const unsigned found = __ballot_sync(~0u, left);

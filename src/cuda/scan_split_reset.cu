@@ -1,7 +1,8 @@
 /* Sets all bits of a split scan's common memory; the scan's own kernel gets ready meanwhile. */
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
 #include <stdint.h>
 
-#include "early.cuh"
 #include "scan_split_args.h"
 
 static __global__ void reset_kernel(uint4 *common, int64_t units)
@@ -14,5 +15,5 @@ static __global__ void reset_kernel(uint4 *common, int64_t units)
 
 const void *rl_scan_split_reset(void)
 {
-    return (const void *)reset_kernel;
+    return kernel_address<reset_kernel>();
 }

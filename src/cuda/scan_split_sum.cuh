@@ -2,6 +2,8 @@
 #ifndef RL_CUDA_SCAN_SPLIT_SUM_CUH
 #define RL_CUDA_SCAN_SPLIT_SUM_CUH
 
+#include <machine/barriers.cuh>
+
 #include "scan_split_chain.cuh"
 
 namespace
@@ -18,20 +20,14 @@ template <Barrier barrier> __device__ inline void meet()
 {
     constexpr int threads = barrier == EVERYBODY ? WORKERS + CARRIERS : barrier == AMONG_WORKERS ? WORKERS : CARRIERS;
     __syncwarp(); /* a warp comes as one */
-    asm volatile("bar.sync %0, %1;" ::"n"((int)barrier), "n"(threads) : "memory");
+    barrier_meet<barrier, threads>();
 }
 
 /* Whether it holds for any worker. */
 __device__ inline bool workers_meet(bool value)
 {
-    int any;
     __syncwarp();
-    asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.s32 p, %1, 0;\n\tbar.red.or.pred q, %2, %3, p;\n\t"
-                 "selp.s32 %0, 1, 0, q;\n\t}"
-                 : "=r"(any)
-                 : "r"((int)value), "n"((int)AMONG_WORKERS), "n"(WORKERS)
-                 : "memory");
-    return any;
+    return barrier_meet_any<AMONG_WORKERS, WORKERS>(value);
 }
 
 /* What a block shares beside its rooms; the fewer rooms, the more summaries at a time. */

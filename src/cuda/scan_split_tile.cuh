@@ -9,9 +9,10 @@
 #ifndef RL_CUDA_SCAN_SPLIT_TILE_CUH
 #define RL_CUDA_SCAN_SPLIT_TILE_CUH
 
+#include <machine/copies.cuh>
+
 #include "scan_recurrence.cuh"
 #include "scan_split_args.h"
-#include "scan_split_copy.cuh"
 
 /*
  * Threads that hold a tile's sub-chunks, those that carry states from tile to tile, and blocks of a multiprocessor.

@@ -23,6 +23,9 @@
 #ifndef RL_CUDA_SELECTIVE_SCAN_CUH
 #define RL_CUDA_SELECTIVE_SCAN_CUH
 
+#include <machine/barriers.cuh>
+#include <machine/kernel.cuh>
+
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_kernels.h"
@@ -76,7 +79,7 @@ static_assert(sizeof(Tiles<float>) <= 48 * 1024, "more than a kernel may have un
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
 __device__ inline void block_barrier(int threads)
 {
-    asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+    barrier_meet<1>(threads);
 }
 
 /* What a block works on. */
@@ -127,7 +130,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
-    extern __shared__ __align__(16) unsigned char memory[];
+    unsigned char *const memory = dynamic_shared;
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
     for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
         Task task = locate_task<pass>(args, index);
@@ -143,11 +146,11 @@ template <typename T, typename U> const void *pick_kernel(rl_s6_walk walk)
 {
     switch (walk) {
     case RL_S6_SUMMARY:
-        return (const void *)scan_kernel<T, U, float, Usual, SUMMARY>;
+        return kernel_address<scan_kernel<T, U, float, Usual, SUMMARY>>();
     case RL_S6_FINE:
-        return (const void *)scan_kernel<T, U, float, Fine, FULL>;
+        return kernel_address<scan_kernel<T, U, float, Fine, FULL>>();
     default:
-        return (const void *)scan_kernel<T, U, float, Usual, FULL>;
+        return kernel_address<scan_kernel<T, U, float, Usual, FULL>>();
     }
 }
 

@@ -1,4 +1,6 @@
 /* The selective scan's kernels for bfloat16 and float16 tensors, alone and beside float32 delta, B and C. */
+#include <machine/kernel.cuh>
+
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
@@ -18,7 +20,7 @@ const void *rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
 template <typename T> static const void *pick_step(bool projected)
 {
     using selective_scan_step::step_kernel;
-    return projected ? (const void *)step_kernel<T, float, float> : (const void *)step_kernel<T, T, float>;
+    return projected ? kernel_address<step_kernel<T, float, float>>() : kernel_address<step_kernel<T, T, float>>();
 }
 
 const void *rl_s6_step_bf16(bool projected)

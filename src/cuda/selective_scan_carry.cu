@@ -7,6 +7,8 @@
  * Where the decays of a chunk may grow, or its values are not finite, the product could lose or spoil what the plain
  * loop computes; such a chunk is run here again, step by step in the loop's own order.  Slow, but right.
  */
+#include <machine/kernel.cuh>
+
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_kernels.h"
@@ -89,5 +91,5 @@ template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_
 
 const void *rl_s6_carry_kernel(bool f64)
 {
-    return f64 ? (const void *)carry_kernel<double> : (const void *)carry_kernel<float>;
+    return f64 ? kernel_address<carry_kernel<double>>() : kernel_address<carry_kernel<float>>();
 }

@@ -71,13 +71,13 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     }
 
     /*
-     * Where the thread's first state of a panel lies in the caller's states.  The asm hides the operands, which keeps
-     * compilers from working this out ahead of the walk and holding it in registers all along.
+     * Where the thread's first state of a panel lies in the caller's states.  Its operands are hidden, which
+     * keeps compilers from working this out ahead of the walk and holding it in registers all along.
      */
     __device__ int64_t place_of(const rl_s6_state &states, int panel) const
     {
         int64_t sequence = task.piece.sequence, its_channel = channel;
-        asm volatile("" : "+l"(sequence), "+l"(its_channel));
+        hide(sequence, its_channel);
         return sequence * states.sequence + its_channel * states.channel + state_of(panel, 0) * states.state;
     }
 

@@ -1,4 +1,6 @@
 /* The selective scan's kernels for float32 tensors. */
+#include <machine/kernel.cuh>
+
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
@@ -12,5 +14,5 @@ const void *rl_s6_kernel_f32(rl_s6_walk walk)
 
 const void *rl_s6_step_f32(void)
 {
-    return (const void *)selective_scan_step::step_kernel<float, float, float>;
+    return kernel_address<selective_scan_step::step_kernel<float, float, float>>();
 }

@@ -1,4 +1,6 @@
 /* The selective scan's kernels for float64 tensors. */
+#include <machine/kernel.cuh>
+
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
 #include "selective_scan_step.cuh"
@@ -7,8 +9,8 @@ using namespace selective_scan;
 
 const void *rl_s6_kernel_f64(rl_s6_walk walk)
 {
-    return walk == RL_S6_SUMMARY ? (const void *)scan_kernel<double, double, double, Usual, SUMMARY>
-                                 : (const void *)scan_kernel<double, double, double, Usual, FULL>;
+    return walk == RL_S6_SUMMARY ? kernel_address<scan_kernel<double, double, double, Usual, SUMMARY>>()
+                                 : kernel_address<scan_kernel<double, double, double, Usual, FULL>>();
 }
 
 size_t rl_s6_shared_bytes(bool f64)
@@ -18,5 +20,5 @@ size_t rl_s6_shared_bytes(bool f64)
 
 const void *rl_s6_step_f64(void)
 {
-    return (const void *)selective_scan_step::step_kernel<double, double, double>;
+    return kernel_address<selective_scan_step::step_kernel<double, double, double>>();
 }

@@ -1,6 +1,6 @@
 /* Copies from global to shared memory that go on while other work is done. */
-#ifndef RL_CUDA_SCAN_SPLIT_COPY_CUH
-#define RL_CUDA_SCAN_SPLIT_COPY_CUH
+#ifndef RL_CUDA_MACHINE_COPIES_CUH
+#define RL_CUDA_MACHINE_COPIES_CUH
 
 #include <stdint.h>
 
@@ -28,6 +28,8 @@ __device__ inline void copy_async_16(void *to, const void *from, int bytes)
     const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
+
+/* Copies are grouped; wait_copies leaves at most `open` groups on their way. */
 __device__ inline void close_copies()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
@@ -35,6 +37,26 @@ __device__ inline void close_copies()
 template <int open> __device__ inline void wait_copies()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(open) : "memory");
+}
+
+/* Numbers as they lie need no registers on their way: all of them are in flight at once, until await_copies. */
+template <typename N> __device__ inline void copy_number(N *to, const N *from)
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from),
+                 "n"((int)sizeof(N))
+                 : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+/* Before the barrier behind which others read the thread's copies. */
+__device__ inline void await_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
 }
 
 #endif

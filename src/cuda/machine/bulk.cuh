@@ -1,6 +1,6 @@
 /* Hopper's bulk copies of tiles between tensors and shared memory, and the barriers that they complete on. */
-#ifndef RL_CUDA_SCAN_BULK_CUH
-#define RL_CUDA_SCAN_BULK_CUH
+#ifndef RL_CUDA_MACHINE_BULK_CUH
+#define RL_CUDA_MACHINE_BULK_CUH
 
 #include <cuda.h>
 #include <stdint.h>
