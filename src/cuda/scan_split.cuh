@@ -198,15 +198,8 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
                 at.has_channel() ? load_state<N>(scan.enter, at.tile.sequence, at.channel()) : N{};
         Own a, input;
         take_own(round, a, input);
-        /* Taken again: registers are dear. */
-        const auto find_reach = [&] {
-            Own again, unused;
-            take_own(round, again, unused);
-            return reach_of_all(again);
-        };
         return sums_before<N>(
-            shared, summed_up<backward>(a, input), may_grow(a), find_reach, places.lanes_log2(),
-            shared.own[round & 1],
+            shared, summed_up<backward>(a, input), places.lanes_log2(), shared.own[round & 1],
             at.tile.is_last ? nullptr : (char *)args.summaries + slot(round) * (int64_t)sizeof(Told<W>), !goes_on);
     }
 
@@ -216,7 +209,7 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
         const S at = seat(round);
         const int thread = (int)threadIdx.x, lanes = places.lanes();
         W entering = shared.carry[round & 1][at.lane];
-        bool is_ready = at.chunk == 0 || fold<N>(sum.P, sum.S, entering, entering), is_walked = false;
+        bool is_ready = at.chunk == 0 || fold<N>(sum, entering, entering), is_walked = false;
         N state = Wide<N>::close(entering);
         for (;;) {
             if (is_ready && !is_walked) {
@@ -242,9 +235,8 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
     {
         const int thread = (int)threadIdx.x;
         if (tile(round).is_last || thread >= places.lanes()) return;
-        const Told<W> own = shared.own[round & 1][thread];
         W leaving;
-        if (fold<N>(own.P, own.S, shared.carry[round & 1][thread], leaving)) return;
+        if (fold<N>(from_told<N>(shared.own[round & 1][thread]), shared.carry[round & 1][thread], leaving)) return;
         put_end((typename Wide<N>::Factor *)args.ends + slot(round) + thread,
                 Wide<N>::factor(shared.ends[WORKERS - places.lanes() + thread]));
     }

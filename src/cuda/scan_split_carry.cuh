@@ -29,8 +29,7 @@ __device__ void fold_earlier(Shared<N, backward> &shared, const rl_split_args &a
         if (GROUP < N >> 1) {
             for (int k = thread; k < groups << lanes_log2; k += CARRIERS) {
                 const T *some = shared.told + ((k >> lanes_log2) * GROUP<N> << lanes_log2) + (k & (lanes - 1));
-                const Summary<N> sum = joined_told<N>(some, lanes);
-                shared.groups[k] = {sum.P, sum.S};
+                shared.groups[k] = as_told(joined_told<N>(some, lanes));
             }
             meet<AMONG_CARRIERS>(); /* groups are complete */
         }

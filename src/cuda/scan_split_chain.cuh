@@ -10,7 +10,7 @@
 
 #include <machine/words.cuh>
 
-#include "scan_split_growth.cuh"
+#include "scan_split_number.cuh"
 #include "scan_split_tile.cuh"
 
 constexpr unsigned long long MISSING = ~0ull;
@@ -53,10 +53,25 @@ __device__ inline void await_words(const unsigned long long *from, double &first
 /* Tiles whose summaries are joined before they are folded; growth is not told, so 1 where it is followed. */
 template <typename N> constexpr int GROUP = Wide<N>::follows_growth ? 1 : 8;
 
-/* A summary as it is told to other blocks. */
+/* A summary as it is told to other blocks, with its mass in the last bits of P and S. */
 template <typename W> struct Told {
     W P, S;
 };
+
+template <typename N> __device__ inline Told<typename Wide<N>::W> as_told(Summary<N> sum)
+{
+    write_mass(sum.P, sum.S, sum.mass);
+    return {sum.P, sum.S};
+}
+
+template <typename N> __device__ inline Summary<N> from_told(const Told<typename Wide<N>::W> &told)
+{
+    Summary<N> sum = no_steps<N>();
+    sum.P = told.P;
+    sum.S = told.S;
+    read_mass(sum.P, sum.S, sum.mass);
+    return sum;
+}
 
 template <typename W> __device__ inline void put(void *to, const Told<W> &told)
 {
@@ -129,7 +144,7 @@ __device__ inline typename Wide<N>::W folded_over(const Told<typename Wide<N>::W
 #pragma unroll
             for (int j = 0; j < TOGETHER; j++) {
                 const W entering = next;
-                accepted &= fold_plainly<N>(some[j].P, some[j].S, entering, next);
+                accepted &= fold_plainly<N>(from_told<N>(some[j]), entering, next);
             }
         }
         if (accepted) {
@@ -137,7 +152,7 @@ __device__ inline typename Wide<N>::W folded_over(const Told<typename Wide<N>::W
             continue;
         }
         for (int j = k; j < count && j < k + TOGETHER; j++) {
-            if (!fold<N>(told[j * stride].P, told[j * stride].S, state, next)) next = otherwise(j, state);
+            if (!fold<N>(from_told<N>(told[j * stride]), state, next)) next = otherwise(j, state);
             state = next;
         }
     }
@@ -160,46 +175,25 @@ __device__ inline typename Wide<N>::W after_tiles(const Told<typename Wide<N>::W
     });
 }
 
-/* The growth over a group's tiles, as if each were a step. */
-template <typename N> __device__ inline float growth_over(const Told<typename Wide<N>::W> *told, int stride)
-{
-    Reach reach = {1, 1};
-#pragma unroll 1
-    for (int k = 0; k < GROUP<N>; k++) {
-        const typename Wide<N>::W P = told[k * stride].P;
-        reach = joined(reach, reach_of(P, is_reset(P)));
-    }
-    return reach.growth;
-}
-
-/* The joined summary of a group's tiles; the growth within each of them is below Wide<N>::GROWTH already. */
+/* The joined summary of a group's tiles. */
 template <typename N> __device__ inline Summary<N> joined_told(const Told<typename Wide<N>::W> *told, int stride)
 {
     Summary<N> sum = no_steps<N>();
-    bool is_finite = true, resets = false, grows = false;
+    bool is_finite = true, resets = false;
 #pragma unroll
     for (int k = 0; k < GROUP<N>; k++) {
-        Summary<N> more = no_steps<N>();
-        more.P = told[k * stride].P;
-        more.S = told[k * stride].S;
+        const Summary<N> more = from_told<N>(told[k * stride]);
         is_finite &= is_finite_sum(more);
         resets |= has_reset(more);
-        grows |= !(size_of(more.P) <= 1);
         sum = joined_plainly(sum, more);
     }
     if (is_finite) {
         mark(sum, resets);
-    } else {
-        sum = no_steps<N>();
-#pragma unroll 1
-        for (int k = 0; k < GROUP<N>; k++) {
-            Summary<N> more = no_steps<N>();
-            more.P = told[k * stride].P;
-            more.S = told[k * stride].S;
-            sum = joined(sum, more);
-        }
+        return sum;
     }
-    if (grows) doubt<N>(sum, growth_over<N>(told, stride), Wide<N>::JOINED_GROWTH);
+    sum = no_steps<N>();
+#pragma unroll 1
+    for (int k = 0; k < GROUP<N>; k++) sum = joined(sum, from_told<N>(told[k * stride]));
     return sum;
 }
 

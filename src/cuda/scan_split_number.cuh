@@ -11,6 +11,9 @@
  * loop's own order. A decay of exactly 0 is a reset: P is then written as -0, S owes nothing to what came before, and
  * infinities or NaNs in front of it vanish.  -0 stands for nothing else.
  *
+ * S itself may be what is left of far larger numbers, each of which has been rounded.  So its mass is kept beside it
+ * (scan_split_mass.cuh), and a fold whose result is too little of that is not accepted either.
+ *
  * A state that is handed on is rounded to its own type: where the exact one is a number of that type, it is that
  * number.  Without that a remainder far below an ulp, multiplied by later growth, would become what the loop does not
  * have.
@@ -25,129 +28,19 @@
 
 #include <float.h>
 
-#include "scan_recurrence.cuh"
-
-/* hi + lo, with |lo| at most half an ulp of hi. */
-struct Pair {
-    double hi, lo;
-};
-
-__device__ inline Pair quick_sum(double x, double y) /* |x| >= |y| */
-{
-    const double sum = __dadd_rn(x, y);
-    return {sum, __dadd_rn(y, -__dadd_rn(sum, -x))};
-}
-__device__ inline Pair exact_sum(double x, double y)
-{
-    const double sum = __dadd_rn(x, y), part = __dadd_rn(sum, -x);
-    return {sum, __dadd_rn(__dadd_rn(x, -__dadd_rn(sum, -part)), __dadd_rn(y, -part))};
-}
-
-__device__ inline double plus(double x, double y)
-{
-    return x + y;
-}
-__device__ inline Pair plus(Pair x, double y)
-{
-    const Pair sum = exact_sum(x.hi, y);
-    return quick_sum(sum.hi, sum.lo + x.lo);
-}
-__device__ inline Pair plus(Pair x, Pair y)
-{
-    Pair sum = exact_sum(x.hi, y.hi);
-    const Pair rest = exact_sum(x.lo, y.lo);
-    sum = quick_sum(sum.hi, sum.lo + rest.hi);
-    return quick_sum(sum.hi, sum.lo + rest.lo);
-}
-__device__ inline double times(double x, double y)
-{
-    return x * y;
-}
-__device__ inline Pair times(Pair x, double y)
-{
-    const double product = __dmul_rn(x.hi, y);
-    return quick_sum(product, fma(x.lo, y, fma(x.hi, y, -product)));
-}
-__device__ inline Pair times(Pair x, Pair y)
-{
-    const double product = __dmul_rn(x.hi, y.hi);
-    return quick_sum(product, fma(x.hi, y.lo, fma(x.lo, y.hi, fma(x.hi, y.hi, -product))));
-}
-__device__ inline double minus(double x)
-{
-    return -x;
-}
-__device__ inline Pair minus(Pair x)
-{
-    return {-x.hi, -x.lo};
-}
-
-template <typename X, typename Y> __device__ inline Complex<X> plus(Complex<X> x, Complex<Y> y)
-{
-    return {plus(x.re, y.re), plus(x.im, y.im)};
-}
-template <typename X, typename Y> __device__ inline Complex<X> times(Complex<X> x, Complex<Y> y)
-{
-    return {plus(times(x.re, y.re), minus(times(x.im, y.im))), plus(times(x.re, y.im), times(x.im, y.re))};
-}
-
-/* |x|, of a complex number within a factor of 1.5; NaN where any part is. */
-__device__ inline double size_of(double x)
-{
-    return fabs(x);
-}
-__device__ inline double size_of(Pair x)
-{
-    return fabs(x.hi);
-}
-template <typename X> __device__ inline double size_of(Complex<X> x)
-{
-    return size_of(x.re) + size_of(x.im);
-}
-
-/* Whether no part is a number. */
-__device__ inline bool is_lost(double x)
-{
-    return isnan(x);
-}
-__device__ inline bool is_lost(Pair x)
-{
-    return isnan(x.hi);
-}
-template <typename X> __device__ inline bool is_lost(Complex<X> x)
-{
-    return is_lost(x.re) && is_lost(x.im);
-}
-
-/* The part that tells a reset. */
-__device__ inline float &head(float &x)
-{
-    return x;
-}
-__device__ inline double &head(double &x)
-{
-    return x;
-}
-__device__ inline double &head(Pair &x)
-{
-    return x.hi;
-}
-template <typename X> __device__ inline auto &head(Complex<X> &x)
-{
-    return head(x.re);
-}
+#include "scan_split_mass.cuh"
 
 /*
  * For states of type N: W holds summaries, Factor what a decay or an input is widened to, and back from exactly.
- * GROWTH bounds the growth in a tile, JOINED_GROWTH that over joined tiles: squares (scan_split_growth.cuh).
+ * MARGIN bounds what may cancel in P x + S, MOST_MASS what may have in S.
  */
 template <typename N> struct Wide;
 template <> struct Wide<float> {
     typedef double W;
     typedef double Factor;
+    typedef float Mass;
     static constexpr bool follows_growth = false;
-    static constexpr double MARGIN = 0x1p16, TOP = FLT_MAX;
-    static constexpr float GROWTH = 0x1p24f, JOINED_GROWTH = 0x1p8f;
+    static constexpr double MARGIN = 0x1p16, MOST_MASS = 0x1p20, TOP = FLT_MAX;
     __device__ static double factor(float x)
     {
         return x;
@@ -168,9 +61,9 @@ template <> struct Wide<float> {
 template <> struct Wide<double> {
     typedef Pair W;
     typedef double Factor;
+    typedef double Mass;
     static constexpr bool follows_growth = true;
-    static constexpr double MARGIN = 0x1p30, TOP = DBL_MAX;
-    static constexpr float GROWTH = 0x1p80f, JOINED_GROWTH = 1; /* tiles are not joined */
+    static constexpr double MARGIN = 0x1p30, MOST_MASS = 0x1p40, TOP = DBL_MAX;
     __device__ static double factor(double x)
     {
         return x;
@@ -192,9 +85,9 @@ template <typename Real> struct Wide<Complex<Real>> {
     typedef Wide<Real> Part;
     typedef Complex<typename Part::W> W;
     typedef Complex<double> Factor;
+    typedef Complex<typename Part::Mass> Mass;
     static constexpr bool follows_growth = Part::follows_growth;
-    static constexpr double MARGIN = Part::MARGIN, TOP = Part::TOP;
-    static constexpr float GROWTH = Part::GROWTH, JOINED_GROWTH = Part::JOINED_GROWTH;
+    static constexpr double MARGIN = Part::MARGIN, MOST_MASS = Part::MOST_MASS, TOP = Part::TOP;
     __device__ static Factor factor(Complex<Real> x)
     {
         return {x.re, x.im};
@@ -232,6 +125,7 @@ template <> struct Growth<true> {
 template <typename N> struct Summary : Growth<Wide<N>::follows_growth> {
     typedef typename Wide<N>::W W;
     W P, S;
+    typename Wide<N>::Mass mass; /* of S */
 };
 
 template <typename W> __device__ inline bool is_reset(W P)
@@ -276,6 +170,10 @@ template <typename X> __device__ inline Complex<X> passed(Complex<X> p, Complex<
     return {passed(minus(p.im), x.im, passed(p.re, x.re, s.re)), passed(p.im, x.re, passed(p.re, x.im, s.im))};
 }
 
+__device__ inline float chosen(bool first, float x, float y)
+{
+    return first ? x : y;
+}
 __device__ inline double chosen(bool first, double x, double y)
 {
     return first ? x : y;
@@ -297,6 +195,7 @@ template <typename N> __device__ inline Summary<N> joined(const Summary<N> &earl
     Summary<N> both;
     both.P = chosen(drops | is_reset(earlier.P), number<W>(-0.0), unsigned_zero(times(earlier.P, later.P)));
     both.S = chosen(drops, later.S, passed(later.P, earlier.S, later.S));
+    both.mass = chosen(drops, later.mass, passed_mass(later.P, earlier.mass, later.mass));
     if constexpr (Wide<N>::follows_growth) {
         both.growth = earlier.growth * later.growth;
         if (!is_reset(both.P) && size_of(both.P) < TINY)
@@ -316,6 +215,7 @@ template <typename N> __device__ inline Summary<N> joined_plainly(const Summary<
     Summary<N> both;
     both.P = times(earlier.P, later.P);
     both.S = passed(later.P, earlier.S, later.S);
+    both.mass = passed_mass(later.P, earlier.mass, later.mass);
     return both;
 }
 
@@ -354,23 +254,34 @@ template <typename X> __device__ inline bool stands(double margin, Complex<X> P,
     return (re <= margin * size_of(sum.re)) & (im <= margin * size_of(sum.im));
 }
 
-/* P x + S, rounded, into next; whether that may stand for the loop's own result. */
-template <typename N, typename W> __device__ inline bool fold_plainly(W P, W S, W x, W &next)
+/* Whether what is left of a sum of this mass is enough to be trusted. */
+template <typename X, typename M> __device__ inline bool is_enough(double most, X sum, M mass)
 {
-    const W exact = passed(P, x, S);
-    bool accepted = stands(Wide<N>::MARGIN, P, x, exact) & (size_of(exact) <= Wide<N>::TOP);
-    if constexpr (Wide<N>::follows_growth) accepted = accepted && is_dropped_rightly<N>(P, x, exact);
+    return mass <= most * size_of(sum);
+}
+template <typename X, typename M> __device__ inline bool is_enough(double most, Complex<X> sum, Complex<M> mass)
+{
+    return is_enough(most, sum.re, mass.re) & is_enough(most, sum.im, mass.im);
+}
+
+/* P x + S, rounded, into next; whether that may stand for the loop's own result. */
+template <typename N, typename W> __device__ inline bool fold_plainly(const Summary<N> &sum, W x, W &next)
+{
+    const W exact = passed(sum.P, x, sum.S);
+    bool accepted = stands(Wide<N>::MARGIN, sum.P, x, exact) & is_enough(Wide<N>::MOST_MASS, exact, sum.mass) &
+                    (size_of(exact) <= Wide<N>::TOP);
+    if constexpr (Wide<N>::follows_growth) accepted = accepted && is_dropped_rightly<N>(sum.P, x, exact);
     next = to_own_type<N>(exact);
     return accepted;
 }
 
 /* The same for any x.  Where fold_plainly accepts, its bits are taken. */
-template <typename N, typename W> __device__ inline bool fold(W P, W S, W x, W &next)
+template <typename N, typename W> __device__ inline bool fold(const Summary<N> &sum, W x, W &next)
 {
-    if (fold_plainly<N>(P, S, x, next)) return true;
-    if (is_reset(P)) {
-        next = to_own_type<N>(S);
-        return size_of(S) <= Wide<N>::TOP;
+    if (fold_plainly<N>(sum, x, next)) return true;
+    if (is_reset(sum.P)) {
+        next = to_own_type<N>(sum.S);
+        return is_enough(Wide<N>::MOST_MASS, sum.S, sum.mass) & (size_of(sum.S) <= Wide<N>::TOP);
     }
     next = x; /* NaN stays NaN until a reset */
     return is_lost(x);

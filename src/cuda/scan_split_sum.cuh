@@ -43,7 +43,6 @@ template <typename N, bool backward> struct Shared {
     Told<W> told[TOLD];
     Told<W> groups[TOLD / 8];
     Summary<N> warp_sums[WARPS * MOST_LANES<N>];
-    Reach warp_reaches[WARPS * MOST_LANES<N>];
     N ends[WORKERS];
     uint8_t walked[WORKERS];
 };
@@ -138,10 +137,12 @@ template <bool backward, typename Own> __device__ __forceinline__ auto summed_up
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         N decay = (N)widen(a.get(k));
+        const N value = (N)widen(input.get(k));
         if (backward) decay = conjugate(decay);
         const auto factor = Wider::factor(decay);
         sum.P = times(sum.P, factor);
-        sum.S = stepped<N, backward>(sum.S, factor, Wider::factor((N)widen(input.get(k))));
+        sum.S = stepped<N, backward>(sum.S, factor, Wider::factor(value));
+        sum.mass = stepped_mass<backward>(sum.mass, decay, value);
         has_zero = has_zero || is_zero(decay);
         if constexpr (Wider::follows_growth) {
             sum.growth *= fmaxf(1.0f, (float)size_of(factor));
@@ -158,6 +159,7 @@ template <bool backward, typename Own> __device__ __forceinline__ auto summed_up
     sum.P = number<W>(-0.0);
     if (size_of(sum.S) <= DBL_MAX) return sum;
     sum.S = W{};
+    sum.mass = {};
 #pragma unroll 1
     for (int k = 0; k < STEPS; k++) { /* again, with what a reset drops dropped */
         N decay{}, value{};
@@ -170,32 +172,12 @@ template <bool backward, typename Own> __device__ __forceinline__ auto summed_up
         if (backward) decay = conjugate(decay);
         W dropped_state = {};
         if (!backward) dropped_state = plus(dropped_state, Wider::factor(value));
+        if (is_zero(decay)) sum.mass = {};
+        sum.mass = stepped_mass<backward>(sum.mass, decay, value);
         sum.S =
             is_zero(decay) ? dropped_state : stepped<N, backward>(sum.S, Wider::factor(decay), Wider::factor(value));
     }
     return sum;
-}
-
-/* Whether a sub-chunk has a decay that may make its tile's growth matter. */
-template <typename Own> __device__ __forceinline__ bool may_grow(const Own &a)
-{
-    typedef typename Accumulated<decltype(a.get(0))>::type N;
-    float most = 0;
-#pragma unroll
-    for (int k = 0; k < STEPS_OF<decltype(a.get(0))>; k++) most = fmaxf(most, extent((N)widen(a.get(k))));
-    return most > STEADY;
-}
-
-template <typename Own> __device__ __forceinline__ Reach reach_of_all(const Own &a)
-{
-    typedef typename Accumulated<decltype(a.get(0))>::type N;
-    Reach reach = {1, 1};
-#pragma unroll
-    for (int k = 0; k < STEPS_OF<decltype(a.get(0))>; k++) {
-        const N decay = (N)widen(a.get(k));
-        reach = joined(reach, reach_of(decay, is_zero(decay)));
-    }
-    return reach;
 }
 
 template <typename V, typename Shuffle> __device__ inline V shuffled(const V &value, const Shuffle &shuffle)
@@ -279,59 +261,28 @@ template <typename N> __device__ inline Summary<N> sums_in_warp(Summary<N> sum, 
     return sum;
 }
 
-/* The growth up to the end of the sub-chunk before each thread's own, and up to that of its own. */
-struct Growths {
-    float before, whole;
-};
-
-template <typename N, bool backward>
-__device__ __forceinline__ Growths growths_of(Shared<N, backward> &shared, Reach reach, int lanes_log2)
-{
-    const int lanes = 1 << lanes_log2, place = (int)threadIdx.x & 31, warp = (int)threadIdx.x / 32;
-    const int lane = place & (lanes - 1);
-    for (int distance = lanes; distance < 32; distance *= 2) {
-        const Reach earlier = shuffled(reach, [&](uint32_t x) { return __shfl_up_sync(~0u, x, (unsigned)distance); });
-        if (place >= distance) reach = joined(earlier, reach);
-    }
-    if (place >= 32 - lanes) shared.warp_reaches[warp * lanes + lane] = reach;
-    Reach before = shuffled(reach, [&](uint32_t x) { return __shfl_up_sync(~0u, x, (unsigned)lanes); });
-    if (place < lanes) before = {1, 1};
-    meet<AMONG_WORKERS>(); /* warp_reaches are complete */
-    Reach warps = {1, 1};
-    for (int k = 0; k < warp; k++) warps = joined(warps, shared.warp_reaches[k * lanes + lane]);
-    return {joined(warps, before).growth, joined(warps, reach).growth};
-}
-
 /*
  * From each worker's own summary: that of all sub-chunks before it in the tile.  The last sub-chunk's threads leave
- * the tile's in `own` and tell it to the other blocks, unless told_to is NULL.  `find_reach` is called by all or
- * none.
+ * the tile's in `own` and tell it to the other blocks, unless told_to is NULL.
  */
-template <typename N, bool backward, typename FindReach>
-__device__ __forceinline__ Summary<N> sums_before(Shared<N, backward> &shared, Summary<N> sum, bool grows,
-                                                  const FindReach &find_reach, int lanes_log2,
+template <typename N, bool backward>
+__device__ __forceinline__ Summary<N> sums_before(Shared<N, backward> &shared, Summary<N> sum, int lanes_log2,
                                                   Told<typename Wide<N>::W> *own, char *told_to, bool fenced)
 {
-    typedef typename Wide<N>::W W;
     const int lanes = 1 << lanes_log2, lane = (int)threadIdx.x & (lanes - 1), place = (int)threadIdx.x & 31;
     sum = sums_in_warp(sum, lanes);
     if (place >= 32 - lanes) shared.warp_sums[(int)threadIdx.x / 32 * lanes + lane] = sum;
     Summary<N> before = shuffled(sum, [&](uint32_t x) { return __shfl_up_sync(~0u, x, (unsigned)lanes); });
     if (place < lanes) before = no_steps<N>();
-    Growths growths = {1, 1};
-    if (workers_meet(grows)) growths = growths_of(shared, find_reach(), lanes_log2); /* warp_sums are complete */
+    meet<AMONG_WORKERS>(); /* warp_sums are complete */
     const Summary<N> warps = warps_before(shared, lanes_log2);
     if ((int)threadIdx.x >= WORKERS - lanes) {
-        Summary<N> whole = joined(warps, sum);
-        doubt<N>(whole, growths.whole, Wide<N>::GROWTH);
-        const Told<W> told = {whole.P, whole.S};
+        const auto told = as_told(joined(warps, sum));
         own[lane] = told;
         if (fenced) __threadfence(); /* the entering state, which h_final may overwrite, has been read */
         if (told_to) put(told_to + lane * sizeof told, told);
     }
-    before = joined(warps, before);
-    doubt<N>(before, growths.before, Wide<N>::GROWTH);
-    return before;
+    return joined(warps, before);
 }
 
 } // namespace
