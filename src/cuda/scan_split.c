@@ -3,6 +3,7 @@
 
 #include "counts.h"
 #include "scan_split_args.h"
+#include "scan_wave.h"
 
 static const int64_t LEAST_STEPS = 4096; /* of a sequence, on the average: several tiles */
 static const int64_t MOST_WALKS = 16;    /* channels of sequences for each multiprocessor */
@@ -27,6 +28,11 @@ static rl_split_kernel kernel_of(rill_dtype dtype, rl_split_layout layout, bool 
     }
 }
 
+static cudaError_t allow(rl_split_kernel kernel)
+{
+    return cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
+}
+
 cudaError_t rl_cuda_prepare_scan_split(void)
 {
     static const rill_dtype dtypes[] = {RILL_F32, RILL_BF16, RILL_F16, RILL_F64, RILL_C64, RILL_C128};
@@ -34,12 +40,11 @@ cudaError_t rl_cuda_prepare_scan_split(void)
     for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
         for (int layout = 0; layout < RL_SPLIT_LAYOUTS; layout++) {
             for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) {
-                rl_split_kernel kernel = kernel_of(dtypes[k], (rl_split_layout)layout, backward);
-                error = cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             (int)kernel.shared);
+                error = allow(kernel_of(dtypes[k], (rl_split_layout)layout, backward));
             }
         }
     }
+    for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) error = allow(rl_scan_wave(backward));
     return error;
 }
 
@@ -145,18 +150,57 @@ static rill_status launch_reset(rill_context *context, void *common, int64_t uni
                           "scan: launch of a reset");
 }
 
+static bool is_of_floats_in_rows(const rl_scan_view *view)
+{
+    return !view->data || (view->dtype == RILL_F32 && view->channel == 1);
+}
+
+/* Of a sequence, as a block of the wave's kernel holds them. */
+static int64_t wave_parts(const rl_scan_args *args)
+{
+    return rl_quotient_up(args->length, (int64_t)RL_WAVE_STEPS * RL_WAVE_THREADS >> RL_WAVE_LANES_LOG2);
+}
+
+/* One wave of blocks holds all of it, and they are most of the multiprocessors. */
+static bool fits_a_wave(const rill_context *context, const rl_scan_args *args)
+{
+    const int64_t sms = rl_cuda_state_of(context)->sms, parts = wave_parts(args);
+    const int64_t chains = args->sequences * rl_quotient_up(args->channels, (int64_t)1 << RL_WAVE_LANES_LOG2);
+    return !args->offsets && args->a.dtype == RILL_F32 && is_of_floats_in_rows(&args->a) &&
+           is_of_floats_in_rows(&args->input) && is_of_floats_in_rows(&args->output) &&
+           is_of_floats_in_rows(&args->before) && is_of_floats_in_rows(&args->decay) && parts <= RL_WAVE_MOST_PARTS &&
+           chains <= sms / parts && 2 * chains * parts > sms;
+}
+
+static rl_split_kernel lay_out_wave(rl_split_args *args)
+{
+    const rl_scan_args *scan = &args->scan;
+    rl_split_kernel kernel = rl_scan_wave(args->is_backward);
+    args->lanes_log2 = RL_WAVE_LANES_LOG2;
+    args->groups = (int32_t)(scan->sequences * rl_quotient_up(scan->channels, (int64_t)1 << RL_WAVE_LANES_LOG2));
+    args->most_tiles = wave_parts(scan);
+    return kernel;
+}
+
+static rl_split_kernel lay_out(rl_split_args *args)
+{
+    const rl_scan_args *scan = &args->scan;
+    const rl_split_layout layout = layout_of(scan);
+    const bool runs = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN;
+    rl_split_kernel kernel = kernel_of((rill_dtype)scan->a.dtype, layout, args->is_backward);
+    args->lanes_log2 = lanes_log2(scan, layout);
+    args->groups = (int32_t)groups_of(scan, layout);
+    args->unit = runs ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
+    while ((int64_t)2 << args->steps_log2 <= (int64_t)kernel.steps * kernel.workers >> args->lanes_log2)
+        args->steps_log2++;
+    args->most_tiles = tiles_of_a_group(scan, (int64_t)1 << args->steps_log2);
+    return kernel;
+}
+
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     rl_split_args args = {.scan = *scan, .is_backward = backward};
-    rl_split_layout layout = layout_of(scan);
-    bool runs = layout == RL_SPLIT_RUNS || layout == RL_SPLIT_DOWN;
-    rl_split_kernel kernel = kernel_of((rill_dtype)scan->a.dtype, layout, backward);
-    args.lanes_log2 = lanes_log2(scan, layout);
-    args.groups = (int32_t)groups_of(scan, layout);
-    args.unit = runs ? 16 / (int32_t)rill_dtype_size((rill_dtype)scan->a.dtype) : 1;
-    while ((int64_t)2 << args.steps_log2 <= (int64_t)kernel.steps * kernel.workers >> args.lanes_log2)
-        args.steps_log2++;
-    args.most_tiles = tiles_of_a_group(scan, (int64_t)1 << args.steps_log2);
+    const rl_split_kernel kernel = fits_a_wave(context, scan) ? lay_out_wave(&args) : lay_out(&args);
     int64_t blocks = (int64_t)rl_cuda_state_of(context)->sms * kernel.blocks, units;
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
     void *common;

@@ -24,7 +24,7 @@ __device__ void fold_earlier(Shared<N, backward> &shared, const rl_split_args &a
     do {
         const int count = (int)min(tile.ordinal - from, (int64_t)most), groups = count / GROUP<N>;
         const int64_t slot = (start + from) << lanes_log2;
-        await_all(shared.told, (const T *)args.summaries + slot, count << lanes_log2, thread);
+        await_all<CARRIERS>(shared.told, (const T *)args.summaries + slot, count << lanes_log2, thread);
         meet<AMONG_CARRIERS>(); /* told is complete */
         if (GROUP < N >> 1) {
             for (int k = thread; k < groups << lanes_log2; k += CARRIERS) {

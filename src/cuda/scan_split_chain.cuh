@@ -82,18 +82,19 @@ template <typename W> __device__ inline void put(void *to, const Told<W> &told)
     for (int k = 0; k < words; k += 2) put_words((unsigned long long *)to + k, value[k], value[k + 1]);
 }
 
-/* Waits for `count` summaries, which the threads of the carriers take in turn, with several loads under way each. */
-template <typename W> __device__ inline void await_all(Told<W> *to, const Told<W> *from, int count, int thread)
+/* Waits for `count` summaries, which some threads take in turn, with several loads under way each. */
+template <int threads, typename W>
+__device__ inline void await_all(Told<W> *to, const Told<W> *from, int count, int thread)
 {
     constexpr int AT_ONCE = sizeof(W) == 8 ? 8 : 1, WORDS = (int)sizeof(Told<W>) / 8;
-    for (int first = thread; first < count; first += AT_ONCE * CARRIERS) {
+    for (int first = thread; first < count; first += AT_ONCE * threads) {
         unsigned long long word[AT_ONCE][WORDS];
         bool is_missing;
         do {
             is_missing = false;
 #pragma unroll
             for (int j = 0; j < AT_ONCE; j++) {
-                const int k = first + j * CARRIERS < count ? first + j * CARRIERS : first;
+                const int k = first + j * threads < count ? first + j * threads : first;
 #pragma unroll
                 for (int w = 0; w < WORDS; w += 2)
                     load_relaxed((const unsigned long long *)(from + k) + w, word[j][w], word[j][w + 1]);
@@ -105,7 +106,7 @@ template <typename W> __device__ inline void await_all(Told<W> *to, const Told<W
         } while (is_missing);
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++)
-            if (first + j * CARRIERS < count) memcpy(&to[first + j * CARRIERS], word[j], sizeof(Told<W>));
+            if (first + j * threads < count) memcpy(&to[first + j * threads], word[j], sizeof(Told<W>));
     }
 }
 

@@ -29,6 +29,12 @@ __device__ inline void copy_async_16(void *to, const void *from, int bytes)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 
+/* Brings what lies there nearer: it will be read later. */
+__device__ inline void prefetch(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 /* Copies are grouped; wait_copies leaves at most `open` groups on their way. */
 __device__ inline void close_copies()
 {

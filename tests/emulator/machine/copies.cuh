@@ -36,4 +36,8 @@ inline void await_copies()
     emulator::wait_for_copies(0);
 }
 
+inline void prefetch(const void *)
+{
+}
+
 #endif
