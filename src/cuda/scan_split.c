@@ -161,7 +161,7 @@ static int64_t wave_parts(const rl_scan_args *args)
     return rl_quotient_up(args->length, (int64_t)RL_WAVE_STEPS * RL_WAVE_THREADS >> RL_WAVE_LANES_LOG2);
 }
 
-/* One wave of blocks holds all of it, and they are most of the multiprocessors. */
+/* One wave of blocks holds all of it. */
 static bool fits_a_wave(const rill_context *context, const rl_scan_args *args)
 {
     const int64_t sms = rl_cuda_state_of(context)->sms, parts = wave_parts(args);
@@ -169,7 +169,7 @@ static bool fits_a_wave(const rill_context *context, const rl_scan_args *args)
     return !args->offsets && args->a.dtype == RILL_F32 && is_of_floats_in_rows(&args->a) &&
            is_of_floats_in_rows(&args->input) && is_of_floats_in_rows(&args->output) &&
            is_of_floats_in_rows(&args->before) && is_of_floats_in_rows(&args->decay) && parts <= RL_WAVE_MOST_PARTS &&
-           chains <= sms / parts && 2 * chains * parts > sms;
+           chains <= sms / parts;
 }
 
 static rl_split_kernel lay_out_wave(rl_split_args *args)
