@@ -61,7 +61,7 @@ void rl_layer_cut(rl_layer_back *l, int64_t bytes)
     l->panel_rows = l->fixed ? RL_PANEL_FIXED : RL_PANEL_MOST;
     l->x_lies = lies_well(l, &p->x);
     l->dx_lies = lies_well(l, &p->dx);
-    l->side = rl_most(1, rl_least(SIDE, TASKS / l->scan.blocks));
+    l->side = rl_most(1, rl_least(p->sequences, rl_least(SIDE, TASKS / l->scan.blocks)));
     l->most = rl_least(bytes, rl_most(LEAST_BYTES, 2 * x_bytes)) / row_bytes(l) / RL_PANEL_FIXED * RL_PANEL_FIXED;
     l->most = rl_most(l->most, l->side * RL_PANEL_FIXED);
     const int64_t panels = steps / RL_PANEL_FIXED + (l->fixed ? p->sequences : 1);
