@@ -63,14 +63,12 @@ typedef struct rl_layer_back {
     char *rows, *delta; /* [most] of projections.columns, and of delta with a low rank */
     char *dx;           /* [most][channels] unless dx lies well */
     char *sums_BC;      /* [blocks][most][2 states] unless one block is all */
-    char *x;            /* [RL_LAYER_CHUNK][panel_row] gathered for sums over rows, unless x lies well */
     char *panel;        /* [threads][panel_rows][panel_row] */
-    char *dW, *dW_low;  /* sums [columns][panel_row] and [channels][rank_row] */
+    int64_t shares;     /* of a round's rows, with sums of their own */
+    char *dW, *dW_low;  /* [shares] of sums [columns][panel_row], and [channels][rank_row] */
     char *states, *G;   /* between slabs: [rounds][side] and [side] of carry */
     int64_t panel_row, rank_row;
 } rl_layer_back;
-
-enum { RL_LAYER_CHUNK = 512 };
 
 /* The call with rounds of at most so many bytes, for tests: RL_LAYER_BACK_BYTES is what the operator takes. */
 rill_status rl_layer_back_within(rill_context *context, const rl_selective_layer_backward_problem *problem,
@@ -88,12 +86,33 @@ void rl_layer_deal(rl_layer_back *layer, const rl_layer_wave *wave, int64_t roun
 rl_series rl_layer_series(const rl_layer_back *layer, const rill_tensor *tensor, const rl_layer_segment *segment,
                           int64_t skip);
 
+typedef struct rl_range {
+    int64_t begin, end;
+} rl_range;
+
+/* A thread's own panel, rows at panel_row, and a tile of as many rows. */
+char *rl_layer_panel(const rl_layer_back *layer);
+char *rl_layer_tile(const rl_layer_back *layer);
+/* Channels of some rows of a tensor over time into memory, rows at panel_row, those of no step as zeros. */
+void rl_layer_gather(const rl_layer_back *layer, const rill_tensor *from, int64_t row, int64_t rows,
+                     rl_range channels, char *to);
+/* Channels of rows of memory, at most a panel's, into a tensor over time. */
+void rl_layer_scatter(const rl_layer_back *layer, const rill_tensor *to, int64_t row, int64_t rows, rl_range channels,
+                      const char *from, int64_t from_row);
+/* Where rows lie in a tensor that lies well. */
+void *rl_layer_rows_in(const rl_layer_back *layer, const rill_tensor *tensor, const rl_layer_rows *rows);
+
 /* The products of a round and in the end the weights' gradients.  Every thread of a team calls them. */
 rill_status rl_layer_take_products(rill_context *context, rl_layer_back *layer, int threads);
 void rl_layer_begin_products(const rl_layer_back *layer);
 void rl_layer_project(const rl_layer_back *layer);
 void rl_layer_project_back(const rl_layer_back *layer);
 void rl_layer_store_weights(const rl_layer_back *layer);
+
+static inline rill_dtype rl_layer_real(const rl_layer_back *layer)
+{
+    return layer->projections.f64 ? RILL_F64 : RILL_F32;
+}
 
 static inline char *rl_layer_row(const rl_layer_back *layer, int64_t row, int64_t column)
 {

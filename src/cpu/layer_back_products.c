@@ -11,36 +11,29 @@
 #include "gemm.h"
 #include "layer_back.h"
 
-/* What one product makes at most, but for its rows of steps: fixed, so that its bits do not follow the threads. */
-enum { PART = 512, UNIT_ROWS = 64, UNIT_COLUMNS = 1024, STRIP = 32 };
-
-typedef struct range {
-    int64_t begin, end;
-} range;
+enum {
+    PART = 512,      /* columns of a panel's product: fixed, so that its bits do not follow the threads; so are */
+    UNIT_ROWS = 320, /* the rows and columns of a sum over steps that are one product, */
+    UNIT_COLUMNS = 1024,
+    SHARES = 8,        /* and the shares of steps, each with sums of its own, where such products are few */
+    LEAST_SHARE = 512, /* steps */
+    SUM_BYTES = 8 << 20,
+    STRIP = 32
+};
 
 typedef void job(const rl_layer_back *l, int64_t task);
 
 /* Tasks with products in them: by all threads, or by one where BLAS has threads of its own. */
-static void share(const rl_layer_back *l, int64_t begin, int64_t end, job *run)
+static void share(const rl_layer_back *l, int64_t tasks, job *run)
 {
     if (rl_gemm_shared()) {
 #pragma omp for schedule(dynamic)
-        for (int64_t task = begin; task < end; task++) run(l, task);
+        for (int64_t task = 0; task < tasks; task++) run(l, task);
     } else {
 #pragma omp master
-        for (int64_t task = begin; task < end; task++) run(l, task);
+        for (int64_t task = 0; task < tasks; task++) run(l, task);
 #pragma omp barrier
     }
-}
-
-static int64_t lanes_of(const rl_layer_back *l)
-{
-    return l->projections.kernels->lanes;
-}
-
-static rill_dtype real_type(const rl_layer_back *l)
-{
-    return l->projections.f64 ? RILL_F64 : RILL_F32;
 }
 
 static int64_t parts_of(int64_t columns)
@@ -62,27 +55,35 @@ static bool wants_columns(const rl_layer_back *l, int64_t begin, int64_t end)
     return (first->data && begin < B) || (p->dW_B.data && begin < C && end > B) || (p->dW_C.data && end > C);
 }
 
+/* Shares of a round's rows whose sums are taken apart. */
+static int64_t shares_of(const rl_layer_back *l)
+{
+    const rl_projections *p = &l->projections;
+    const int64_t row = (p->columns * l->panel_row + p->channels * l->rank_row) * (int64_t)p->real_size;
+    return rl_most(1, rl_least(rl_least(SHARES, l->most / LEAST_SHARE), SUM_BYTES / rl_most(1, row)));
+}
+
 rill_status rl_layer_take_products(rill_context *context, rl_layer_back *l, int threads)
 {
     const rl_projections *p = &l->projections;
-    const int64_t lanes = lanes_of(l);
-    void *dW = NULL, *dW_low = NULL, *x = NULL, *panel = NULL;
+    const int64_t lanes = l->projections.kernels->lanes;
+    void *dW = NULL, *dW_low = NULL, *panel = NULL;
     l->panel_row = rl_quotient_up(p->channels, lanes) * lanes;
     l->rank_row = rl_quotient_up(p->low_rank ? p->rank : 0, lanes) * lanes;
+    l->shares = shares_of(l);
     const bool sums = wants_columns(l, 0, p->columns), low = p->low_rank && l->problem->dW_delta.data;
     const struct {
         void **block;
         int64_t rows, row;
-    } blocks[] = {{&dW, sums ? p->columns : 0, l->panel_row},
-                  {&dW_low, low ? p->channels : 0, l->rank_row},
-                  {&x, sums && !l->x_lies ? RL_LAYER_CHUNK : 0, l->panel_row},
+    } blocks[] = {{&dW, sums ? l->shares * p->columns : 0, l->panel_row},
+                  {&dW_low, low ? l->shares * p->channels : 0, l->rank_row},
                   {&panel, threads * l->panel_rows, l->panel_row + lanes}};
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         const size_t bytes = (size_t)(blocks[i].rows * blocks[i].row) * p->real_size;
         rill_status status = rl_workspace_take(context, bytes, blocks[i].block);
         if (status != RILL_OK) return status;
     }
-    l->dW = dW, l->dW_low = dW_low, l->x = x, l->panel = panel;
+    l->dW = dW, l->dW_low = dW_low, l->panel = panel;
     return RILL_OK;
 }
 
@@ -95,90 +96,9 @@ static void clear(const rl_layer_back *l, char *sums, int64_t rows, int64_t row)
 
 void rl_layer_begin_products(const rl_layer_back *l)
 {
-    clear(l, l->dW, l->projections.columns, l->panel_row);
-    clear(l, l->dW_low, l->projections.channels, l->rank_row);
+    clear(l, l->dW, l->shares * l->projections.columns, l->panel_row);
+    clear(l, l->dW_low, l->shares * l->projections.channels, l->rank_row);
 #pragma omp barrier
-}
-
-/* A thread's panel, and behind it a tile of as many rows. */
-static char *panel_of(const rl_layer_back *l)
-{
-    const int64_t row = l->panel_row + lanes_of(l);
-    return l->panel + (size_t)(omp_get_thread_num() * l->panel_rows * row) * l->projections.real_size;
-}
-
-static char *tile_of(const rl_layer_back *l)
-{
-    return panel_of(l) + (size_t)(l->panel_rows * l->panel_row) * l->projections.real_size;
-}
-
-/* The last segment that begins at a row or before it. */
-static int64_t segment_at(const rl_layer_back *l, int64_t row)
-{
-    int64_t low = 0, high = l->segment_count;
-    while (high - low > 1) {
-        int64_t middle = (low + high) / 2;
-        if (l->segments[middle].row <= row)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* Channels of some rows of a tensor over time into memory, those of no step as zeros. */
-static void gather(const rl_layer_back *l, const rill_tensor *from, int64_t row, int64_t rows, range channels,
-                   char *to)
-{
-    const rl_projections *p = &l->projections;
-    const size_t size = (size_t)l->panel_row * p->real_size;
-    int64_t filled = row;
-    for (int64_t i = segment_at(l, row); i < l->segment_count && l->segments[i].row < row + rows; i++) {
-        const rl_layer_segment *s = &l->segments[i];
-        const int64_t at = rl_most(s->row, row), end = rl_least(s->row + s->length, row + rows);
-        if (at >= end) continue;
-        const rl_series series = rl_layer_series(l, from, s, at - s->row);
-        if (at > filled) memset(to + (size_t)(filled - row) * size, 0, (size_t)(at - filled) * size);
-        for (int64_t channel = channels.begin; channel < channels.end; channel += p->kernels->lanes) {
-            rl_matrix m = rl_series_rows(&series, 0, channel);
-            char *place = to + (size_t)(at - row) * size + (size_t)channel * p->real_size;
-            p->kernels->load(place, l->panel_row, &m, end - at, rl_least(p->kernels->lanes, channels.end - channel));
-        }
-        filled = end;
-    }
-    if (row + rows > filled) memset(to + (size_t)(filled - row) * size, 0, (size_t)(row + rows - filled) * size);
-}
-
-/* Channels of rows of memory, at most a panel's, into a tensor over time. */
-static void scatter(const rl_layer_back *l, const rill_tensor *to, int64_t row, int64_t rows, range channels,
-                    const char *from, int64_t from_row)
-{
-    const rl_projections *p = &l->projections;
-    char *tile = tile_of(l);
-    for (int64_t i = segment_at(l, row); i < l->segment_count && l->segments[i].row < row + rows; i++) {
-        const rl_layer_segment *s = &l->segments[i];
-        const int64_t at = rl_most(s->row, row), end = rl_least(s->row + s->length, row + rows);
-        if (at >= end) continue;
-        const rl_series series = rl_layer_series(l, to, s, at - s->row);
-        for (int64_t channel = channels.begin; channel < channels.end; channel += p->kernels->lanes) {
-            const int64_t lanes = rl_least(p->kernels->lanes, channels.end - channel);
-            const int64_t place = (at - row) * from_row + channel;
-            rl_matrix m = {.data = (char *)from + (size_t)place * p->real_size,
-                           .dtype = real_type(l),
-                           .row = from_row,
-                           .lane = 1};
-            p->kernels->load(tile, p->kernels->lanes, &m, end - at, lanes);
-            m = rl_series_rows(&series, 0, channel);
-            p->kernels->store(&m, tile, end - at, lanes);
-        }
-    }
-}
-
-/* Where rows lie in a tensor that lies well. */
-static void *rows_in(const rl_layer_back *l, const rill_tensor *t, const rl_layer_rows *rows)
-{
-    const rl_layer_segment *s = &l->segments[rows->segment];
-    return rl_layer_series(l, t, s, rows->row - s->row).data;
 }
 
 /* Projections */
@@ -189,8 +109,9 @@ static void project_panel(const rl_layer_back *l, int64_t task)
     const int64_t parts = parts_of(p->columns);
     const rl_layer_rows *panel = &l->panels[task / parts];
     const bool lies = l->x_lies && panel->steps == panel->rows;
-    const char *x = lies ? rows_in(l, &l->problem->x, panel) : panel_of(l);
-    if (!lies) gather(l, &l->problem->x, panel->row, panel->rows, (range){0, p->channels}, panel_of(l));
+    const char *x = lies ? rl_layer_rows_in(l, &l->problem->x, panel) : rl_layer_panel(l);
+    if (!lies)
+        rl_layer_gather(l, &l->problem->x, panel->row, panel->rows, (rl_range){0, p->channels}, rl_layer_panel(l));
     rl_project_x(p, panel->rows, x, lies ? l->problem->x.stride[1] : l->panel_row, rl_layer_row(l, panel->row, 0),
                  task % parts, parts);
 }
@@ -218,8 +139,8 @@ static void clear_rest(const rl_layer_back *l, const rl_layer_rows *panel)
 void rl_layer_project(const rl_layer_back *l)
 {
     const rl_projections *p = &l->projections;
-    share(l, 0, p->columns > 0 ? l->panel_count * parts_of(p->columns) : 0, project_panel);
-    if (p->low_rank) share(l, 0, l->panel_count * parts_of(p->channels), project_low);
+    share(l, p->columns > 0 ? l->panel_count * parts_of(p->columns) : 0, project_panel);
+    if (p->low_rank) share(l, l->panel_count * parts_of(p->channels), project_low);
     if (!l->fixed) return;
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < l->panel_count; i++) clear_rest(l, &l->panels[i]);
@@ -227,12 +148,26 @@ void rl_layer_project(const rl_layer_back *l)
 
 /* Their gradients */
 
+/* Part `index` of `count`. */
+static rl_range part_of(int64_t whole, int64_t index, int64_t count)
+{
+    return (rl_range){whole * index / count, whole * (index + 1) / count};
+}
+
+static int64_t units_of(int64_t rows)
+{
+    return rl_quotient_up(rows, UNIT_ROWS);
+}
+
 static void sum_low(const rl_layer_back *l, int64_t task)
 {
     const rl_projections *p = &l->projections;
-    const int64_t first = task * UNIT_ROWS, rows = rl_least(UNIT_ROWS, p->channels - first);
-    rl_gemm_turned(p->f64, rows, p->rank, l->row_count, l->delta + (size_t)first * p->real_size, p->channels, l->rows,
-                   p->columns, l->dW_low + (size_t)(first * l->rank_row) * p->real_size, l->rank_row);
+    const int64_t units = units_of(p->channels), share = task / units;
+    const rl_range rows = part_of(l->row_count, share, l->shares), m = part_of(p->channels, task % units, units);
+    char *out = l->dW_low + (size_t)((share * p->channels + m.begin) * l->rank_row) * p->real_size;
+    rl_gemm_turned(p->f64, m.end - m.begin, p->rank, rows.end - rows.begin,
+                   rl_layer_delta(l, rows.begin) + (size_t)m.begin * p->real_size, p->channels,
+                   rl_layer_row(l, rows.begin, 0), p->columns, out, l->rank_row);
 }
 
 static void low_panel(const rl_layer_back *l, int64_t task)
@@ -244,26 +179,59 @@ static void low_panel(const rl_layer_back *l, int64_t task)
     clear_rest(l, panel);
 }
 
+/* A product of dW's sums: some rows of dW, which are columns of g, and channels. */
+typedef struct unit {
+    rl_range m, n;
+    int64_t share;
+} unit;
+
 static int64_t unit_columns(const rl_layer_back *l)
 {
     return rl_quotient_up(l->projections.channels, UNIT_COLUMNS);
 }
 
-static int64_t units_of(const rl_layer_back *l)
+static int64_t unit_tasks(const rl_layer_back *l)
 {
-    return l->dW ? rl_quotient_up(l->projections.columns, UNIT_ROWS) * unit_columns(l) : 0;
+    return l->dW ? l->shares * units_of(l->projections.columns) * unit_columns(l) : 0;
 }
 
-/* A unit of dW takes its sums over `rows` rows of g and of x. */
-static void sum_unit(const rl_layer_back *l, int64_t unit, int64_t row, int64_t rows, const void *x, int64_t x_row)
+static unit unit_at(const rl_layer_back *l, int64_t task)
+{
+    const int64_t rows = units_of(l->projections.columns), columns = unit_columns(l),
+                  n = task % columns * UNIT_COLUMNS;
+    return (unit){.m = part_of(l->projections.columns, task / columns % rows, rows),
+                  .n = {n, rl_least(n + UNIT_COLUMNS, l->projections.channels)},
+                  .share = task / columns / rows};
+}
+
+/* Takes the sums over rows of g, and of x from where they lie on. */
+static void sum_rows(const rl_layer_back *l, const unit *u, int64_t row, int64_t rows, const char *x, int64_t x_row)
 {
     const rl_projections *p = &l->projections;
-    const int64_t m = unit / unit_columns(l) * UNIT_ROWS, n = unit % unit_columns(l) * UNIT_COLUMNS;
-    const int64_t count = rl_least(UNIT_ROWS, p->columns - m);
-    if (!wants_columns(l, m, m + count)) return;
-    rl_gemm_turned(p->f64, count, rl_least(UNIT_COLUMNS, p->channels - n), rows, rl_layer_row(l, row, m), p->columns,
-                   (const char *)x + (size_t)n * p->real_size, x_row,
-                   l->dW + (size_t)(m * l->panel_row + n) * p->real_size, l->panel_row);
+    const int64_t at = (u->share * p->columns + u->m.begin) * l->panel_row + u->n.begin;
+    rl_gemm_turned(p->f64, u->m.end - u->m.begin, u->n.end - u->n.begin, rows, rl_layer_row(l, row, u->m.begin),
+                   p->columns, x + (size_t)u->n.begin * p->real_size, x_row, l->dW + (size_t)at * p->real_size,
+                   l->panel_row);
+}
+
+/* x from where it lies, or gathered some rows at a time. */
+static void sum_unit(const rl_layer_back *l, int64_t task)
+{
+    const unit u = unit_at(l, task);
+    const rl_range share = part_of(l->row_count, u.share, l->shares);
+    if (!wants_columns(l, u.m.begin, u.m.end)) return;
+    for (int64_t row = share.begin; row < share.end && !l->x_lies; row += l->panel_rows) {
+        const int64_t rows = rl_least(l->panel_rows, share.end - row);
+        rl_layer_gather(l, &l->problem->x, row, rows, u.n, rl_layer_panel(l));
+        sum_rows(l, &u, row, rows, rl_layer_panel(l), l->panel_row);
+    }
+    for (int64_t i = 0; i < l->run_count && l->x_lies; i++) {
+        rl_layer_rows run = l->runs[i];
+        const int64_t begin = rl_most(run.row, share.begin), end = rl_least(run.row + run.rows, share.end);
+        run.row = begin;
+        if (begin < end)
+            sum_rows(l, &u, begin, end - begin, rl_layer_rows_in(l, &l->problem->x, &run), l->problem->x.stride[1]);
+    }
 }
 
 /* Adds to some channels of dx of a panel.  Where its rows do not all lie well it is taken out for that, and put back.
@@ -273,61 +241,47 @@ static void dx_panel(const rl_layer_back *l, int64_t task)
     const rl_projections *p = &l->projections;
     const rill_tensor *dx = &l->problem->dx;
     const int64_t parts = parts_of(p->channels), begin = task % parts * PART;
-    const range channels = {begin, rl_least(begin + PART, p->channels)};
+    const rl_range channels = {begin, rl_least(begin + PART, p->channels)};
     const rl_layer_rows *panel = &l->panels[task / parts];
     const bool lies = l->dx_lies && panel->steps == panel->rows;
     const size_t first = (size_t)begin * p->real_size;
-    char *out = l->dx_lies ? panel_of(l) : l->dx + (size_t)(panel->row * p->channels) * p->real_size;
+    char *out = l->dx_lies ? rl_layer_panel(l) : l->dx + (size_t)(panel->row * p->channels) * p->real_size;
     int64_t row = l->dx_lies ? l->panel_row : p->channels;
-    if (lies) out = rows_in(l, dx, panel), row = dx->stride[1];
-    if (l->dx_lies && !lies) gather(l, dx, panel->row, panel->rows, channels, out);
+    if (lies) out = rl_layer_rows_in(l, dx, panel), row = dx->stride[1];
+    if (l->dx_lies && !lies) rl_layer_gather(l, dx, panel->row, panel->rows, channels, out);
     rl_gemm_plain(p->f64, panel->rows, channels.end - begin, p->columns, rl_layer_row(l, panel->row, 0), p->columns,
                   p->packed + first, p->packed_row, out + first, row, true);
-    if (!lies) scatter(l, dx, panel->row, panel->steps, channels, out, row);
+    if (!lies) rl_layer_scatter(l, dx, panel->row, panel->steps, channels, out, row);
 }
 
-/* dW of x that lies well, then dx. */
+/* dW, then dx. */
 static void back_task(const rl_layer_back *l, int64_t task)
 {
-    const int64_t units = l->x_lies ? units_of(l) : 0;
-    if (task >= units) {
+    const int64_t units = unit_tasks(l);
+    if (task < units)
+        sum_unit(l, task);
+    else
         dx_panel(l, task - units);
-        return;
-    }
-    for (int64_t i = 0; i < l->run_count; i++) {
-        const rl_layer_rows *run = &l->runs[i];
-        sum_unit(l, task, run->row, run->rows, rows_in(l, &l->problem->x, run), l->problem->x.stride[1]);
-    }
-}
-
-static void chunk_task(const rl_layer_back *l, int64_t task)
-{
-    const int64_t row = task / units_of(l) * RL_LAYER_CHUNK;
-    sum_unit(l, task % units_of(l), row, rl_least(RL_LAYER_CHUNK, l->row_count - row), l->x, l->panel_row);
-}
-
-/* dW of x that does not lie well: it is gathered, some rows at a time. */
-static void sum_chunks(const rl_layer_back *l)
-{
-    const int64_t units = units_of(l);
-    for (int64_t row = 0; row < l->row_count && units > 0; row += RL_LAYER_CHUNK) {
-        const int64_t end = rl_least(row + RL_LAYER_CHUNK, l->row_count), chunk = row / RL_LAYER_CHUNK;
-#pragma omp for schedule(static)
-        for (int64_t at = row; at < end; at += STRIP)
-            gather(l, &l->problem->x, at, rl_least(STRIP, end - at), (range){0, l->projections.channels},
-                   l->x + (size_t)((at - row) * l->panel_row) * l->projections.real_size);
-        share(l, chunk * units, (chunk + 1) * units, chunk_task);
-    }
 }
 
 void rl_layer_project_back(const rl_layer_back *l)
 {
     const rl_projections *p = &l->projections;
-    if (l->dW_low) share(l, 0, rl_quotient_up(p->channels, UNIT_ROWS), sum_low);
-    if (wants_low(l)) share(l, 0, l->panel_count, low_panel);
-    if (!l->x_lies) sum_chunks(l);
-    const int64_t units = l->x_lies ? units_of(l) : 0;
-    share(l, 0, units + (l->problem->dx.data ? l->panel_count * parts_of(p->channels) : 0), back_task);
+    const int64_t panels = l->problem->dx.data ? l->panel_count * parts_of(p->channels) : 0;
+    if (l->dW_low) share(l, l->shares * units_of(p->channels), sum_low);
+    if (wants_low(l)) share(l, l->panel_count, low_panel);
+    share(l, unit_tasks(l) + panels, back_task);
+}
+
+/* All shares' sums into the first's. */
+static void add_shares(const rl_layer_back *l, char *sums, int64_t rows, int64_t row)
+{
+    const size_t size = (size_t)row * l->projections.real_size;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < (sums ? rows : 0); i++)
+        for (int64_t share = 1; share < l->shares; share++)
+            l->projections.kernels->add(sums + (size_t)i * size, sums + (size_t)(share * rows + i) * size,
+                                        row / l->projections.kernels->lanes);
 }
 
 static void store_weight(const rl_layer_back *l, const rill_tensor *to, const char *sums, int64_t row)
@@ -341,15 +295,15 @@ static void store_weight(const rl_layer_back *l, const rill_tensor *to, const ch
             const int64_t offset = first * to->stride[0] + column * to->stride[1];
             const int64_t count = rl_least(STRIP, rows - first), wide = rl_least(lanes, columns - column);
             const rl_matrix from = {.data = (char *)sums + (size_t)(first * row + column) * p->real_size,
-                                    .dtype = real_type(l),
+                                    .dtype = rl_layer_real(l),
                                     .row = row,
                                     .lane = 1};
             const rl_matrix place = {.data = (char *)to->data + offset * (int64_t)rill_dtype_size(to->dtype),
                                      .dtype = to->dtype,
                                      .row = to->stride[0],
                                      .lane = to->stride[1]};
-            p->kernels->load(tile_of(l), lanes, &from, count, wide);
-            p->kernels->store(&place, tile_of(l), count, wide);
+            p->kernels->load(rl_layer_tile(l), lanes, &from, count, wide);
+            p->kernels->store(&place, rl_layer_tile(l), count, wide);
         }
 }
 
@@ -358,6 +312,8 @@ void rl_layer_store_weights(const rl_layer_back *l)
     const rl_selective_layer_backward_problem *p = l->problem;
     const size_t row = (size_t)l->panel_row * l->projections.real_size;
     const char *B = l->dW + (size_t)(l->projections.columns - 2 * p->states) * row;
+    add_shares(l, l->dW, l->projections.columns, l->panel_row);
+    add_shares(l, l->dW_low, l->projections.channels, l->rank_row);
     if (l->projections.low_rank) {
         store_weight(l, &p->dW_delta, l->dW_low, l->rank_row);
         store_weight(l, &p->dW_delta_down, l->dW, l->panel_row);

@@ -9,7 +9,10 @@ enum {
     SEGMENTS = 4096,       /* of a round at most */
     SIDE = 8,              /* at most so many long sequences side by side, */
     TASKS = 32,            /* fewer where blocks of channels alone make so many tasks */
-    LONG = 256             /* steps from which a sequence by itself is worth a product */
+    LEAST_PANEL = 128,     /* rows, where there are not PANELS of more: each product packs the weights anew */
+    MOST_PANEL = 512,
+    PANELS = 32,
+    LONG = 256 /* steps from which a sequence by itself is worth a product */
 };
 
 static int64_t round_up(int64_t value, int64_t unit)
@@ -37,8 +40,8 @@ static bool flows(const rill_tensor *t)
 static bool lies_well(const rl_layer_back *l, const rill_tensor *t)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
-    const bool plain = t->dtype == (l->projections.f64 ? RILL_F64 : RILL_F32) && t->stride[2] == 1 &&
-                       t->stride[1] >= p->channels && t->stride[1] > 0 && t->stride[1] <= INT_MAX && !p->reverse;
+    const bool plain = t->dtype == rl_layer_real(l) && t->stride[2] == 1 && t->stride[1] >= p->channels &&
+                       t->stride[1] > 0 && t->stride[1] <= INT_MAX && !p->reverse;
     return t->data && plain && ((!l->fixed && flows(t)) || p->batch * p->length >= LONG * p->sequences);
 }
 
@@ -58,7 +61,7 @@ void rl_layer_cut(rl_layer_back *l, int64_t bytes)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const int64_t steps = p->batch * p->length, x_bytes = steps * p->channels * (int64_t)l->projections.real_size;
-    l->panel_rows = l->fixed ? RL_PANEL_FIXED : RL_PANEL_MOST;
+    l->panel_rows = RL_PANEL_FIXED;
     l->x_lies = lies_well(l, &p->x);
     l->dx_lies = lies_well(l, &p->dx);
     l->side = rl_most(1, rl_least(p->sequences, rl_least(SIDE, TASKS / l->scan.blocks)));
@@ -66,6 +69,8 @@ void rl_layer_cut(rl_layer_back *l, int64_t bytes)
     l->most = rl_most(l->most, l->side * RL_PANEL_FIXED);
     const int64_t panels = steps / RL_PANEL_FIXED + (l->fixed ? p->sequences : 1);
     l->most = rl_least(l->most, panels * RL_PANEL_FIXED);
+    if (!l->fixed)
+        l->panel_rows = rl_least(MOST_PANEL, rl_most(LEAST_PANEL, round_up(l->most / PANELS, LEAST_PANEL)));
 }
 
 rl_layer_wave rl_layer_wave_from(const rl_layer_back *l, int64_t first)
@@ -108,31 +113,44 @@ static rill_status take_states(rill_context *context, rl_layer_back *l)
     return status;
 }
 
+static rill_status take_lists(rill_context *context, rl_layer_back *l)
+{
+    const int64_t segments = rl_least(l->problem->sequences, SEGMENTS), panels = l->most / l->panel_rows + segments;
+    void *segment_list = NULL, *panel_list = NULL, *run_list = NULL;
+    rill_status status = rl_workspace_take(context, (size_t)segments * sizeof *l->segments, &segment_list);
+    if (status == RILL_OK) status = rl_workspace_take(context, (size_t)panels * sizeof *l->panels, &panel_list);
+    if (status == RILL_OK) status = rl_workspace_take(context, (size_t)segments * sizeof *l->runs, &run_list);
+    l->segments = segment_list, l->panels = panel_list, l->runs = run_list;
+    return status;
+}
+
+/* What is largest is one block and comes last: what the workspace grows by after it would be as large again. */
 rill_status rl_layer_take_rounds(rill_context *context, rl_layer_back *l)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const rl_projections *of = &l->projections;
-    const int64_t segments = rl_least(p->sequences, SEGMENTS), blocks = l->scan.stripe_blocks;
-    void *segment_memory, *panels, *runs, *rows, *delta, *dx, *sums;
+    const int64_t blocks = l->scan.stripe_blocks;
     const struct {
-        void **block;
-        int64_t count;
-        size_t size;
-    } blocks_of_memory[] = {{&segment_memory, segments, sizeof *l->segments},
-                            {&panels, l->most / l->panel_rows + segments, sizeof *l->panels},
-                            {&runs, segments, sizeof *l->runs},
-                            {&rows, l->most * of->columns, of->real_size},
-                            {&delta, of->low_rank ? l->most * p->channels : 0, of->real_size},
-                            {&dx, p->dx.data && !l->dx_lies ? l->most * p->channels : 0, of->real_size},
-                            {&sums, blocks > 1 ? blocks * l->most * 2 * p->states : 0, of->real_size}};
-    for (size_t i = 0; i < sizeof blocks_of_memory / sizeof blocks_of_memory[0]; i++) {
-        const size_t bytes = (size_t)blocks_of_memory[i].count * blocks_of_memory[i].size;
-        rill_status status = rl_workspace_take(context, bytes, blocks_of_memory[i].block);
-        if (status != RILL_OK) return status;
+        char **array;
+        int64_t row;
+    } arrays[] = {{&l->rows, of->columns},
+                  {&l->delta, of->low_rank ? p->channels : 0},
+                  {&l->dx, p->dx.data && !l->dx_lies ? p->channels : 0},
+                  {&l->sums_BC, blocks > 1 ? blocks * 2 * p->states : 0}};
+    const size_t count = sizeof arrays / sizeof arrays[0];
+    rill_status status = take_lists(context, l);
+    if (status == RILL_OK) status = take_states(context, l);
+    if (status != RILL_OK) return status;
+    void *memory = NULL;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) bytes += (size_t)(l->most * arrays[i].row) * of->real_size;
+    if ((status = rl_workspace_take(context, bytes, &memory)) != RILL_OK) return status;
+    char *next = memory;
+    for (size_t i = 0; i < count; i++) {
+        *arrays[i].array = arrays[i].row > 0 ? next : NULL;
+        next += (size_t)(l->most * arrays[i].row) * of->real_size;
     }
-    l->segments = segment_memory, l->panels = panels, l->runs = runs;
-    l->rows = rows, l->delta = delta, l->dx = dx, l->sums_BC = sums;
-    return take_states(context, l);
+    return RILL_OK;
 }
 
 static void deal_segments(rl_layer_back *l)

@@ -42,7 +42,7 @@ static rl_s6 scan_of(const rl_kernels *kernels, const rl_selective_layer_backwar
 /* Numbers of the accumulation type that lie as rows of a round. */
 static rl_series series_of(const rl_layer_back *l, char *data, int64_t row)
 {
-    return (rl_series){.data = data, .dtype = l->projections.f64 ? RILL_F64 : RILL_F32, .step = row, .lane = 1};
+    return (rl_series){.data = data, .dtype = rl_layer_real(l), .step = row, .lane = 1};
 }
 
 /* The states that enter a round, where it does not begin its sequences. */
@@ -171,8 +171,8 @@ rill_status rl_layer_back_within(rill_context *context, const rl_selective_layer
     rl_layer_cut(&l, bytes);
     l.scan.longest = rl_least(rl_longest_sequence(&p->offsets, p->sequences, p->length), l.most);
     if ((status = rl_back_plan(context, &l.scan)) != RILL_OK) return status;
-    if ((status = rl_layer_take_rounds(context, &l)) != RILL_OK) return status;
     if ((status = rl_layer_take_products(context, &l, threads)) != RILL_OK) return status;
+    if ((status = rl_layer_take_rounds(context, &l)) != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)
     run(&l);
     return RILL_OK;
