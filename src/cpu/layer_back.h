@@ -19,7 +19,11 @@
 #include "projections.h"
 #include "s6_back.h"
 
-enum { RL_LAYER_BACK_BYTES = 64 << 20 /* of a round's rows */ };
+enum {
+    RL_LAYER_BACK_BYTES = 64 << 20, /* of a round's rows */
+    RL_LAYER_SEGMENTS = 4096,       /* of a round at most */
+    RL_LAYER_STRIP = 32             /* rows of a weight that are stored at a time */
+};
 
 /* Rows of a round that belong to one sequence, from its step t on. */
 typedef struct rl_layer_segment {
@@ -63,7 +67,7 @@ typedef struct rl_layer_back {
     char *rows, *delta; /* [most] of projections.columns, and of delta with a low rank */
     char *dx;           /* [most][channels] unless dx lies well */
     char *sums_BC;      /* [blocks][most][2 states] unless one block is all */
-    char *panel;        /* [threads][panel_rows][panel_row] */
+    char *panel, *tile; /* [threads][panel_rows] of panel_row, where rows are gathered, and of lanes */
     int64_t shares;     /* of a round's rows, with sums of their own */
     char *dW, *dW_low;  /* [shares] of sums [columns][panel_row], and [channels][rank_row] */
     char *states, *G;   /* between slabs: [rounds][side] and [side] of carry */
@@ -76,8 +80,8 @@ rill_status rl_layer_back_within(rill_context *context, const rl_selective_layer
 
 /* Cuts the call into rounds of at most `bytes`; takes no memory. */
 void rl_layer_cut(rl_layer_back *layer, int64_t bytes);
-/* The memory of rounds. */
-rill_status rl_layer_take_rounds(rill_context *context, rl_layer_back *layer);
+/* Takes the memory, of rounds and products, and says how a round's rows are shared out for sums. */
+rill_status rl_layer_take(rill_context *context, rl_layer_back *layer, int threads);
 rl_layer_wave rl_layer_wave_from(const rl_layer_back *layer, int64_t first);
 /* Deals a round; by one thread. */
 void rl_layer_deal(rl_layer_back *layer, const rl_layer_wave *wave, int64_t round, bool keeping);
@@ -85,6 +89,12 @@ void rl_layer_deal(rl_layer_back *layer, const rl_layer_wave *wave, int64_t roun
 /* Step `skip` of a segment on. */
 rl_series rl_layer_series(const rl_layer_back *layer, const rill_tensor *tensor, const rl_layer_segment *segment,
                           int64_t skip);
+
+/* Whether a product ever takes rows of x, or of dx, that are not whole panels where they lie. */
+static inline bool rl_layer_gathers(const rl_layer_back *layer)
+{
+    return layer->fixed || !layer->x_lies;
+}
 
 typedef struct rl_range {
     int64_t begin, end;
@@ -103,7 +113,6 @@ void rl_layer_scatter(const rl_layer_back *layer, const rill_tensor *to, int64_t
 void *rl_layer_rows_in(const rl_layer_back *layer, const rill_tensor *tensor, const rl_layer_rows *rows);
 
 /* The products of a round and in the end the weights' gradients.  Every thread of a team calls them. */
-rill_status rl_layer_take_products(rill_context *context, rl_layer_back *layer, int threads);
 void rl_layer_begin_products(const rl_layer_back *layer);
 void rl_layer_project(const rl_layer_back *layer);
 void rl_layer_project_back(const rl_layer_back *layer);

@@ -14,11 +14,7 @@
 enum {
     PART = 512,      /* columns of a panel's product: fixed, so that its bits do not follow the threads; so are */
     UNIT_ROWS = 320, /* the rows and columns of a sum over steps that are one product, */
-    UNIT_COLUMNS = 1024,
-    SHARES = 8,        /* and the shares of steps, each with sums of its own, where such products are few */
-    LEAST_SHARE = 512, /* steps */
-    SUM_BYTES = 8 << 20,
-    STRIP = 32
+    UNIT_COLUMNS = 1024
 };
 
 typedef void job(const rl_layer_back *l, int64_t task);
@@ -53,38 +49,6 @@ static bool wants_columns(const rl_layer_back *l, int64_t begin, int64_t end)
     const int64_t B = l->projections.columns - 2 * p->states, C = B + p->states;
     const rill_tensor *first = l->projections.low_rank ? &p->dW_delta_down : &p->dW_delta;
     return (first->data && begin < B) || (p->dW_B.data && begin < C && end > B) || (p->dW_C.data && end > C);
-}
-
-/* Shares of a round's rows whose sums are taken apart. */
-static int64_t shares_of(const rl_layer_back *l)
-{
-    const rl_projections *p = &l->projections;
-    const int64_t row = (p->columns * l->panel_row + p->channels * l->rank_row) * (int64_t)p->real_size;
-    return rl_most(1, rl_least(rl_least(SHARES, l->most / LEAST_SHARE), SUM_BYTES / rl_most(1, row)));
-}
-
-rill_status rl_layer_take_products(rill_context *context, rl_layer_back *l, int threads)
-{
-    const rl_projections *p = &l->projections;
-    const int64_t lanes = l->projections.kernels->lanes;
-    void *dW = NULL, *dW_low = NULL, *panel = NULL;
-    l->panel_row = rl_quotient_up(p->channels, lanes) * lanes;
-    l->rank_row = rl_quotient_up(p->low_rank ? p->rank : 0, lanes) * lanes;
-    l->shares = shares_of(l);
-    const bool sums = wants_columns(l, 0, p->columns), low = p->low_rank && l->problem->dW_delta.data;
-    const struct {
-        void **block;
-        int64_t rows, row;
-    } blocks[] = {{&dW, sums ? l->shares * p->columns : 0, l->panel_row},
-                  {&dW_low, low ? l->shares * p->channels : 0, l->rank_row},
-                  {&panel, threads * l->panel_rows, l->panel_row + lanes}};
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
-        const size_t bytes = (size_t)(blocks[i].rows * blocks[i].row) * p->real_size;
-        rill_status status = rl_workspace_take(context, bytes, blocks[i].block);
-        if (status != RILL_OK) return status;
-    }
-    l->dW = dW, l->dW_low = dW_low, l->panel = panel;
-    return RILL_OK;
 }
 
 static void clear(const rl_layer_back *l, char *sums, int64_t rows, int64_t row)
@@ -290,10 +254,10 @@ static void store_weight(const rl_layer_back *l, const rill_tensor *to, const ch
     const int64_t rows = to->shape[0], columns = to->shape[1], lanes = p->kernels->lanes;
     if (!to->data) return;
 #pragma omp for schedule(static) nowait
-    for (int64_t first = 0; first < rows; first += STRIP)
+    for (int64_t first = 0; first < rows; first += RL_LAYER_STRIP)
         for (int64_t column = 0; column < columns; column += lanes) {
             const int64_t offset = first * to->stride[0] + column * to->stride[1];
-            const int64_t count = rl_least(STRIP, rows - first), wide = rl_least(lanes, columns - column);
+            const int64_t count = rl_least(RL_LAYER_STRIP, rows - first), wide = rl_least(lanes, columns - column);
             const rl_matrix from = {.data = (char *)sums + (size_t)(first * row + column) * p->real_size,
                                     .dtype = rl_layer_real(l),
                                     .row = row,

@@ -6,11 +6,10 @@
 
 enum {
     LEAST_BYTES = 4 << 20, /* of a round, however small the call */
-    SEGMENTS = 4096,       /* of a round at most */
     SIDE = 8,              /* at most so many long sequences side by side, */
     TASKS = 32,            /* fewer where blocks of channels alone make so many tasks */
     LEAST_PANEL = 128,     /* rows, where there are not PANELS of more: each product packs the weights anew */
-    MOST_PANEL = 512,
+    MOST_PANEL = 512,      /* half of that where threads gather them */
     PANELS = 32,
     LONG = 256 /* steps from which a sequence by itself is worth a product */
 };
@@ -78,7 +77,7 @@ rl_layer_wave rl_layer_wave_from(const rl_layer_back *l, int64_t first)
     const int64_t left = l->problem->sequences - first;
     rl_layer_wave w = {.first = first, .slab = l->most, .rounds = 1};
     int64_t rows = 0, longest = 0;
-    for (; w.count < rl_least(left, SEGMENTS); w.count++) {
+    for (; w.count < rl_least(left, RL_LAYER_SEGMENTS); w.count++) {
         rows += rows_of(l, length_of(l, first + w.count));
         if (rows > l->most) break;
     }
@@ -91,66 +90,6 @@ rl_layer_wave rl_layer_wave_from(const rl_layer_back *l, int64_t first)
     w.slab = l->most / w.count / RL_PANEL_FIXED * RL_PANEL_FIXED;
     w.rounds = rl_quotient_up(longest, w.slab);
     return w;
-}
-
-/* The states between slabs, of the wave that has most of them. */
-static rill_status take_states(rill_context *context, rl_layer_back *l)
-{
-    const rl_s6_back *scan = &l->scan;
-    void *states = NULL, *G = NULL;
-    int64_t kept = 0, sequences = 0;
-    l->carry = (size_t)(scan->vectors * scan->forward.states) * scan->forward.vector_size;
-    for (int64_t first = 0; first < l->problem->sequences;) {
-        const rl_layer_wave w = rl_layer_wave_from(l, first);
-        first += w.count;
-        if (w.rounds == 1) continue;
-        kept = rl_most(kept, (w.rounds - 1) * w.count);
-        sequences = rl_most(sequences, w.count);
-    }
-    rill_status status = rl_workspace_take(context, (size_t)kept * l->carry, &states);
-    if (status == RILL_OK) status = rl_workspace_take(context, (size_t)sequences * l->carry, &G);
-    l->states = states, l->G = G;
-    return status;
-}
-
-static rill_status take_lists(rill_context *context, rl_layer_back *l)
-{
-    const int64_t segments = rl_least(l->problem->sequences, SEGMENTS), panels = l->most / l->panel_rows + segments;
-    void *segment_list = NULL, *panel_list = NULL, *run_list = NULL;
-    rill_status status = rl_workspace_take(context, (size_t)segments * sizeof *l->segments, &segment_list);
-    if (status == RILL_OK) status = rl_workspace_take(context, (size_t)panels * sizeof *l->panels, &panel_list);
-    if (status == RILL_OK) status = rl_workspace_take(context, (size_t)segments * sizeof *l->runs, &run_list);
-    l->segments = segment_list, l->panels = panel_list, l->runs = run_list;
-    return status;
-}
-
-/* What is largest is one block and comes last: what the workspace grows by after it would be as large again. */
-rill_status rl_layer_take_rounds(rill_context *context, rl_layer_back *l)
-{
-    const rl_selective_layer_backward_problem *p = l->problem;
-    const rl_projections *of = &l->projections;
-    const int64_t blocks = l->scan.stripe_blocks;
-    const struct {
-        char **array;
-        int64_t row;
-    } arrays[] = {{&l->rows, of->columns},
-                  {&l->delta, of->low_rank ? p->channels : 0},
-                  {&l->dx, p->dx.data && !l->dx_lies ? p->channels : 0},
-                  {&l->sums_BC, blocks > 1 ? blocks * 2 * p->states : 0}};
-    const size_t count = sizeof arrays / sizeof arrays[0];
-    rill_status status = take_lists(context, l);
-    if (status == RILL_OK) status = take_states(context, l);
-    if (status != RILL_OK) return status;
-    void *memory = NULL;
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++) bytes += (size_t)(l->most * arrays[i].row) * of->real_size;
-    if ((status = rl_workspace_take(context, bytes, &memory)) != RILL_OK) return status;
-    char *next = memory;
-    for (size_t i = 0; i < count; i++) {
-        *arrays[i].array = arrays[i].row > 0 ? next : NULL;
-        next += (size_t)(l->most * arrays[i].row) * of->real_size;
-    }
-    return RILL_OK;
 }
 
 static void deal_segments(rl_layer_back *l)

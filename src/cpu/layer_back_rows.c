@@ -7,13 +7,14 @@
 
 char *rl_layer_panel(const rl_layer_back *l)
 {
-    const int64_t row = l->panel_row + l->projections.kernels->lanes;
-    return l->panel + (size_t)(omp_get_thread_num() * l->panel_rows * row) * l->projections.real_size;
+    const int64_t panel = l->panel_rows * l->panel_row;
+    return l->panel ? l->panel + (size_t)(omp_get_thread_num() * panel) * l->projections.real_size : NULL;
 }
 
 char *rl_layer_tile(const rl_layer_back *l)
 {
-    return rl_layer_panel(l) + (size_t)(l->panel_rows * l->panel_row) * l->projections.real_size;
+    const int64_t tile = rl_most(l->panel_rows, RL_LAYER_STRIP) * l->projections.kernels->lanes;
+    return l->tile + (size_t)(omp_get_thread_num() * tile) * l->projections.real_size;
 }
 
 /* The last segment that begins at a row or before it. */

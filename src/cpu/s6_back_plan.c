@@ -62,8 +62,9 @@ rill_status rl_back_plan(rill_context *context, rl_s6_back *back)
     back->gradient.h_final = back->dh_init;
     back->scratch_size = (rl_back_lay_out(back, NULL, &layout) + 255) & ~(size_t)255;
     size_t sums = (size_t)(back->parts * back->vectors * (scan->states + 2)) * scan->vector_size;
-    rill_status status = rl_workspace_take(context, back->scratch_size * (size_t)workers(back), &back->scratch);
-    return status == RILL_OK ? rl_workspace_take(context, sums, &back->sums) : status;
+    rill_status status = rl_workspace_take(context, sums, &back->sums);
+    if (status != RILL_OK) return status;
+    return rl_workspace_take(context, back->scratch_size * (size_t)workers(back), &back->scratch);
 }
 
 void rl_back_begin(const rl_s6_back *back)

@@ -171,8 +171,7 @@ rill_status rl_layer_back_within(rill_context *context, const rl_selective_layer
     rl_layer_cut(&l, bytes);
     l.scan.longest = rl_least(rl_longest_sequence(&p->offsets, p->sequences, p->length), l.most);
     if ((status = rl_back_plan(context, &l.scan)) != RILL_OK) return status;
-    if ((status = rl_layer_take_products(context, &l, threads)) != RILL_OK) return status;
-    if ((status = rl_layer_take_rounds(context, &l)) != RILL_OK) return status;
+    if ((status = rl_layer_take(context, &l, threads)) != RILL_OK) return status;
 #pragma omp parallel num_threads(threads)
     run(&l);
     return RILL_OK;
