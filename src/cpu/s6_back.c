@@ -344,7 +344,8 @@ void rl_back_run_task(const rl_s6_back *back, const rl_back_pieces *pieces, int6
     rl_back_scratch scratch;
     const int64_t block = task % back->blocks, stripe = block / back->stripe_blocks, part = task / back->blocks,
                   begin = block % back->stripe_blocks * back->block_vectors;
-    const int64_t end = pieces->count * (part + 1) / back->parts;
+    const int64_t first = pieces->count * part / back->parts, end = pieces->count * (part + 1) / back->parts;
+    if (first == end) return;
     line l = {.back = back,
               .scratch = &scratch,
               .first = stripe * back->stripe_vectors + begin,
@@ -358,7 +359,7 @@ void rl_back_run_task(const rl_s6_back *back, const rl_back_pieces *pieces, int6
         rl_vector_state v = vector_of(&l, i, &G);
         rl_load_parameters(&back->forward, rl_back_place(back, l.first + i), &v);
     }
-    for (int64_t index = pieces->count * part / back->parts; index < end; index++) {
+    for (int64_t index = first; index < end; index++) {
         pieces->get(pieces->owner, index, block % back->stripe_blocks, &l.piece);
         run_piece(&l);
     }

@@ -39,7 +39,7 @@ typedef struct rl_s6_back {
     int64_t longest; /* piece */
     int threads;
 
-    /* Set by rl_back_plan. */
+    /* Set by rl_back_cut and rl_back_plan. */
     rl_s6 gradient; /* what s6.h reads of the states' gradients: h_init is dh_final */
     int64_t vector_channels, stripe_channels, stripe_vectors, vectors;
     int64_t block_vectors, stripe_blocks, blocks;
@@ -71,7 +71,7 @@ void rl_back_finish(const rl_s6_back *back, const rill_tensor *dA, const rill_te
 /* The arrays of a task, in a thread's scratch. */
 typedef struct rl_back_scratch {
     rl_back_tile tile;
-    char *bc, *held, *decays, *dB, *dC, *lanes; /* lanes: sums of them, or any rows */
+    char *bc, *held, *decays, *dB, *dC, *lanes; /* lanes: sums of them */
     char *vectors, *kept;                       /* each vector's parameters and G; [tiles][vectors][states][lanes] */
 } rl_back_scratch;
 
