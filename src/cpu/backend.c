@@ -50,6 +50,7 @@ const rl_backend rl_backend_cpu = {
     .selective_scan = rl_cpu_selective_scan,
     .selective_scan_backward = rl_cpu_selective_scan_backward,
     .selective_layer = rl_cpu_selective_layer,
+    .selective_layer_backward = rl_cpu_selective_layer_backward,
     .linear_attention = rl_cpu_linear_attention,
     .linear_attention_backward = rl_cpu_linear_attention_backward,
 };

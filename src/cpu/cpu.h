@@ -17,6 +17,8 @@ rill_status rl_cpu_scan_backward(rill_context *context, const rl_scan_backward_p
 rill_status rl_cpu_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
 rill_status rl_cpu_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem);
 rill_status rl_cpu_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
+rill_status rl_cpu_selective_layer_backward(rill_context *context,
+                                            const rl_selective_layer_backward_problem *problem);
 rill_status rl_cpu_linear_attention(rill_context *context, const rl_linear_attention_problem *problem);
 rill_status rl_cpu_linear_attention_backward(rill_context *context,
                                              const rl_linear_attention_backward_problem *problem);

@@ -22,4 +22,12 @@ void rl_gemm_enter(void);
 void rl_gemm(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
              void *out, int64_t out_row);
 
+/* out[m][n] = a[m][k] b[k][n], or that is added to it.  As above. */
+void rl_gemm_plain(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
+                   int64_t b_row, void *out, int64_t out_row, bool add);
+
+/* out[m][n] += a[k][m]ᵀ b[k][n]: sums over rows. */
+void rl_gemm_turned(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
+                    int64_t b_row, void *out, int64_t out_row);
+
 #endif

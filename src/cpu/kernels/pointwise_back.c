@@ -137,3 +137,13 @@ void RL_NAME(rl_bar_A)(void *dA_memory, const void *A_memory, int64_t states)
     for (int64_t n = 0; n < states; n++)
         dA[n] = if_greater((vreal)magnitude_bits(A[n]), splat(REAL_MAX), splat(0), dA[n]);
 }
+
+void RL_NAME(rl_through_log)(void *dA_memory, const void *A_memory, int64_t states)
+{
+    vreal *dA = dA_memory;
+    const vreal *A = A_memory;
+    for (int64_t n = 0; n < states; n++) {
+        vint moved = (vreal)magnitude_bits(A[n]) == splat(REAL_MAX);
+        dA[n] = (vreal)((vint)(dA[n] * A[n]) & ~moved);
+    }
+}

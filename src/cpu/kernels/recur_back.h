@@ -65,6 +65,8 @@ typedef struct rl_back_kernels {
     void (*sum_lanes)(void *to, const void *numbers, const rl_lane_sums *shape);
     /* dA is 0 where A, not yet prepared, lies beyond the finite range. */
     void (*bar_A)(void *dA, const void *A, int64_t states);
+    /* Of A's logarithm instead: dA · A, 0 where A, prepared, was brought into the finite range. */
+    void (*through_log)(void *dA, const void *A, int64_t states);
 } rl_back_kernels;
 
 #endif

@@ -32,4 +32,5 @@ const rl_back_kernels RL_NAME(rl_back_kernels) = {
     .clear_lanes = RL_NAME(rl_clear_lanes),
     .sum_lanes = RL_NAME(rl_sum_lanes),
     .bar_A = RL_NAME(rl_bar_A),
+    .through_log = RL_NAME(rl_through_log),
 };

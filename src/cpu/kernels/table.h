@@ -25,6 +25,7 @@ void RL_NAME(rl_leave_steps)(const rl_back_tile *tile, const void *D, void *dD, 
 void RL_NAME(rl_clear_lanes)(void *numbers, int64_t rows, int64_t lanes);
 void RL_NAME(rl_sum_lanes)(void *to, const void *numbers, const rl_lane_sums *shape);
 void RL_NAME(rl_bar_A)(void *dA, const void *A, int64_t states);
+void RL_NAME(rl_through_log)(void *dA, const void *A, int64_t states);
 
 void RL_NAME(rl_scan_load)(void *tile, const rl_matrix *from, int64_t rows, int64_t lanes);
 void RL_NAME(rl_scan_store)(const rl_matrix *to, const void *tile, int64_t rows, int64_t lanes);
