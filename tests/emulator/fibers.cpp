@@ -67,10 +67,42 @@ asm(".text\n"
     "ret\n"
     ".size emulator_switch, .-emulator_switch\n");
 
-/* Back to the scheduler. */
+static uint64_t draw(Block &block)
+{
+    block.random ^= block.random << 13;
+    block.random ^= block.random >> 7;
+    block.random ^= block.random << 17;
+    return block.random;
+}
+
+/* The next thread: the one that waited longest, or any. */
+static Thread *next_thread(Block &block)
+{
+    Thread *&front = block.queue[block.first];
+    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % MOST_THREADS]);
+    Thread *thread = front;
+    block.first = (block.first + 1) % MOST_THREADS;
+    block.queued--;
+    if (++block.turns % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
+    return thread;
+}
+
+static bool is_stuck(const Block &block)
+{
+    return block.queued == 0 || block.idle > 2 * block.queued;
+}
+
+/* To the next thread, or where none gets on to run_block. */
 void leave()
 {
-    emulator_switch(&self->stack, self->block->scheduler);
+    Thread *const left = self;
+    Block &block = *left->block;
+    if (is_stuck(block)) {
+        emulator_switch(&left->stack, block.scheduler);
+    } else {
+        self = next_thread(block);
+        if (self != left) emulator_switch(&left->stack, self->stack);
+    }
 }
 
 void wake(Thread *thread)
@@ -95,14 +127,6 @@ void poll(const char *what)
     block.idle++;
     leave();
     self->waits_for = NULL;
-}
-
-static uint64_t draw(Block &block)
-{
-    block.random ^= block.random << 13;
-    block.random ^= block.random >> 7;
-    block.random ^= block.random << 17;
-    return block.random;
 }
 
 bool is_early()
@@ -207,17 +231,6 @@ static void prepare_block(Block &block, const Launch &launch, unsigned long inde
     prepare_meetings(block);
 }
 
-/* The next thread: the one that waited longest, or any. */
-static Thread *next_thread(Block &block)
-{
-    Thread *&front = block.queue[block.first];
-    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % MOST_THREADS]);
-    Thread *thread = front;
-    block.first = (block.first + 1) % MOST_THREADS;
-    block.queued--;
-    return thread;
-}
-
 /* All threads that can run poll: another block has to do something. */
 static void rest(Block &block, unsigned *rests)
 {
@@ -254,12 +267,11 @@ void run_block(const Launch &launch, unsigned long index)
     unsigned rests = 0;
     prepare_block(block, launch, index);
     self = &block.all[0];
-    for (unsigned turns = 0; block.alive > 0; turns++) {
+    while (block.alive > 0) {
         if (block.queued == 0) fail("no thread of a block can go on");
-        if (block.idle > 2 * block.queued) rest(block, &rests);
+        if (is_stuck(block)) rest(block, &rests);
         self = next_thread(block);
         emulator_switch(&block.scheduler, self->stack);
-        if (turns % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
     }
     check_memory(block);
     self = NULL;
