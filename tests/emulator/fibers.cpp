@@ -1,5 +1,6 @@
 /* Threads of a block as fibers of the thread of the host that runs the block, and the order in which they run. */
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "meeting.h"
 
@@ -83,7 +85,6 @@ static Thread *next_thread(Block &block)
     Thread *thread = front;
     block.first = (block.first + 1) % MOST_THREADS;
     block.queued--;
-    if (++block.turns % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
     return thread;
 }
 
@@ -109,6 +110,7 @@ void wake(Thread *thread)
 {
     Block &block = *thread->block;
     block.queue[(block.first + block.queued++) % MOST_THREADS] = thread;
+    if (++block.wakes % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
     if (block.idle) progress();
 }
 
@@ -164,6 +166,23 @@ void fail(const char *format, ...)
     abort();
 }
 
+/* Of kernels alone: others' faults go on to what was there before. */
+static struct sigaction fault_of_others;
+
+static void tell_fault(int signal, siginfo_t *about, void *)
+{
+    if (self) fail("a thread touches memory that is not there, at %p", about->si_addr);
+    sigaction(signal, &fault_of_others, NULL);
+}
+
+static void watch_faults()
+{
+    struct sigaction action = {};
+    action.sa_sigaction = tell_fault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &fault_of_others);
+}
+
 static void run_thread()
 {
     const Launch &launch = *self->block->launch;
@@ -172,6 +191,7 @@ static void run_thread()
     if (!self->products.empty()) fail("a thread ended before its products were done");
     self->is_over = true;
     self->block->alive--;
+    events.fetch_add(1, std::memory_order_relaxed);
     progress();
     leave_meetings();
     leave();
@@ -265,6 +285,8 @@ void run_block(const Launch &launch, unsigned long index)
 {
     Block &block = host().block;
     unsigned rests = 0;
+    static std::once_flag watched;
+    std::call_once(watched, watch_faults);
     prepare_block(block, launch, index);
     self = &block.all[0];
     while (block.alive > 0) {
