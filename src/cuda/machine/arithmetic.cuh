@@ -18,7 +18,7 @@ __device__ inline uint16_t float_to_half(float value)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 __device__ inline uint16_t float_to_bfloat(float value)
 {
     uint16_t bits;
