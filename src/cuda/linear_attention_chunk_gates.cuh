@@ -13,6 +13,8 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
 
+#include <machine/held.cuh>
+
 #include "linear_attention_chunk_decays.cuh"
 
 namespace attention_chunks
@@ -47,10 +49,12 @@ struct Columns {
         return first / 2;
     }
     /* `to`: a warp's row of STEPS sums. */
-    __device__ __forceinline__ void store(float *to, int thread)
+    __device__ __forceinline__ void store(float *to, int thread) const
     {
-        const int block = add_up(thread);
-        *(float2 *)(to + block * BLOCK + thread % 4 * 2) = float2{at[0], at[1]};
+        Columns own = *this;
+        hold(own.at); /* or the compiler would choose halves by address, in memory */
+        const int block = own.add_up(thread);
+        *(float2 *)(to + block * BLOCK + thread % 4 * 2) = float2{own.at[0], own.at[1]};
     }
 };
 

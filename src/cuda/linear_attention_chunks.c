@@ -235,14 +235,18 @@ static plan dv_plan(const rl_linear_attention_backward_problem *p)
     return walk;
 }
 
-/* Room for what the walks of dq and dk leave for the gates; none where it would take too much. */
+/*
+ * Room for what the walks of dq and dk leave for the gates; none where it would take too much.  That depends on the
+ * batch, which must not show with `reproducible`: then the loop's order it is.
+ */
 static rill_status take_gates(rill_context *context, const rl_linear_attention_backward_problem *p,
                               rl_chunks_args *dq, rl_chunks_args *dk, bool *fits)
 {
     int64_t places = rl_chunks_places(dq) * dq->slabs * dq->heads, kind = RL_CHUNKS_WARPS * RL_CHUNKS_STEPS;
     int64_t state = rl_chunks_part(dq->keys) * 2, sums = kind * (int64_t)sizeof(float), bytes;
     size_t heads = (size_t)(p->sequences * p->heads) * sizeof(int32_t);
-    *fits = !p->reverse && !__builtin_mul_overflow(places, state + 4 * sums, &bytes) && bytes <= MOST_KEPT;
+    *fits = !p->reverse && !context->options.reproducible &&
+            !__builtin_mul_overflow(places, state + 4 * sums, &bytes) && bytes <= MOST_KEPT;
     if (!*fits) return RILL_OK;
     rill_status status = rl_workspace_take(context, (size_t)(places * state), (void **)&dq->states);
     if (status == RILL_OK) status = rl_workspace_take(context, (size_t)(places * sums), (void **)&dq->sums);
