@@ -90,6 +90,7 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
         snprintf(state->blas, sizeof state->blas, "rill's own");
         state->sms = properties.multiProcessorCount;
         state->starts_early = properties.major >= 9;
+        state->multiplies = properties.major == 9 && properties.minor == 0;
         error = cudaFuncGetAttributes(&attributes, rl_cuda_gather_kernel());
     }
     if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction)
@@ -110,6 +111,7 @@ static rill_status start(rill_context *context, rl_cuda_state *state)
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_selective_scan(), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan(state), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan_split(), "cuda: shared memory");
+    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_attention(state), "cuda: shared memory");
     if (status != RILL_OK) return status;
     cudaError_t error = cudaStreamCreateWithFlags(&state->own, cudaStreamNonBlocking);
     state->stream = state->own;

@@ -17,6 +17,7 @@ typedef struct rl_cublas rl_cublas;
 typedef struct rl_cuda_state {
     int device;
     int sms;             /* multiprocessors */
+    bool multiplies;     /* it has Hopper's products of matrices, and this build code for them */
     bool starts_early;   /* a kernel may start before the one ahead of it has ended, and wait for that itself */
     cudaStream_t own;    /* made with the context */
     cudaStream_t stream; /* where work goes: own, or the caller's */
@@ -68,6 +69,7 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
 /* Once for the device, which is current: raises the limits of the scan kernels that need it. */
 cudaError_t rl_cuda_prepare_selective_scan(void);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
+cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state); /* after the scan's */
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

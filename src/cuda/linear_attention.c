@@ -4,9 +4,12 @@
 #include "device.h"
 #include "linear_attention_args.h"
 #include "linear_attention_kernels.h"
+#include "linear_attention_launch.h"
+#include "linear_attention_views.h"
 
 static const int64_t MOST_BLOCKS = 1 << 30;         /* of a launch; blocks stride over the work beyond */
 static const int64_t MOST_SLOTS = (int64_t)2 << 30; /* bytes of kept states; at least one block has a slot */
+static const int64_t FEW_SLOTS = 128 << 20;         /* where few heads, if any, are run */
 
 enum {
     MOST_SHARED = 48 << 10,    /* what a kernel may have unasked */
@@ -17,33 +20,6 @@ enum {
     NARROW_BACKWARD_VALUES = 32,
     WARP = 32
 };
-
-/* `down`: steps are run from the last to the first. */
-static rl_attention_view view_of(const rill_tensor *tensor, bool down)
-{
-    rl_attention_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
-    if (!tensor->data) return view;
-    view.batch = rl_cuda_stride(tensor, 0);
-    view.step = down ? -rl_cuda_stride(tensor, 1) : rl_cuda_stride(tensor, 1);
-    view.head = rl_cuda_stride(tensor, 2);
-    if (tensor->rank > 3) view.lane = rl_cuda_stride(tensor, 3);
-    return view;
-}
-
-static rl_attention_state state_of(const rill_tensor *tensor, bool is_double)
-{
-    rl_attention_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
-    if (!tensor->data) return state;
-    int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
-    state.sequence = rl_cuda_stride(tensor, 0);
-    state.head = rl_cuda_stride(tensor, 1);
-    state.key = rl_cuda_stride(tensor, 2);
-    state.value = rl_cuda_stride(tensor, 3);
-    state.wide = tensor->dtype == (is_double ? RILL_F64 : RILL_F32) && state.value == 1 &&
-                 (uintptr_t)tensor->data % 16 == 0 && state.sequence * size % 16 == 0 &&
-                 state.head * size % 16 == 0 && state.key * size % 16 == 0;
-    return state;
-}
 
 /* The smallest power of two that is enough, within [few, many]. */
 static int32_t power_of_two(int64_t enough, int32_t few, int32_t many)
@@ -92,12 +68,12 @@ static rill_status take(rill_context *context, int64_t a, int64_t b, int64_t c, 
 /* clang-format off */
 /* From a problem of either direction. */
 #define INPUTS_OF(problem, down, is_double) \
-    {.q = view_of(&(problem)->q, down), \
-     .k = view_of(&(problem)->k, down), \
-     .v = view_of(&(problem)->v, down), \
-     .gate = view_of(&(problem)->gate, down), \
-     .beta = view_of(&(problem)->beta, down), \
-     .S_init = state_of(&(problem)->S_init, is_double), \
+    {.q = rl_attention_view_of(&(problem)->q, down), \
+     .k = rl_attention_view_of(&(problem)->k, down), \
+     .v = rl_attention_view_of(&(problem)->v, down), \
+     .gate = rl_attention_view_of(&(problem)->gate, down), \
+     .beta = rl_attention_view_of(&(problem)->beta, down), \
+     .S_init = rl_attention_state_of(&(problem)->S_init, is_double), \
      .offsets = (problem)->offsets.data, \
      .offsets_stride = (problem)->offsets.data ? (problem)->offsets.stride[0] : 0, \
      .length = (problem)->length, \
@@ -118,8 +94,8 @@ static rl_attention_args resolve(const rl_linear_attention_problem *problem, boo
     bool down = problem->reverse;
     return (rl_attention_args){
         .in = INPUTS_OF(problem, down, is_double),
-        .y = view_of(&problem->y, down),
-        .S_final = state_of(&problem->S_final, is_double),
+        .y = rl_attention_view_of(&problem->y, down),
+        .S_final = rl_attention_state_of(&problem->S_final, is_double),
     };
 }
 
@@ -182,7 +158,9 @@ rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_atte
     bool is_double = problem->q.dtype == RILL_F64;
     rl_attention_args args = resolve(problem, is_double);
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = launch(context, &args, is_double);
+    bool taken;
+    rill_status status = rl_cuda_attention_chunks(context, problem, &taken);
+    if (!taken) status = launch(context, &args, is_double);
     rl_cuda_leave(context, &scope);
     return status;
 }
@@ -195,14 +173,14 @@ static rl_attention_backward_args resolve_backward(const rl_linear_attention_bac
     bool down = problem->reverse;
     return (rl_attention_backward_args){
         .in = INPUTS_OF(problem, down, is_double),
-        .dy = view_of(&problem->dy, down),
-        .dq = view_of(&problem->dq, down),
-        .dk = view_of(&problem->dk, down),
-        .dv = view_of(&problem->dv, down),
-        .dgate = view_of(&problem->dgate, down),
-        .dbeta = view_of(&problem->dbeta, down),
-        .dS_final = state_of(&problem->dS_final, is_double),
-        .dS_init = state_of(&problem->dS_init, is_double),
+        .dy = rl_attention_view_of(&problem->dy, down),
+        .dq = rl_attention_view_of(&problem->dq, down),
+        .dk = rl_attention_view_of(&problem->dk, down),
+        .dv = rl_attention_view_of(&problem->dv, down),
+        .dgate = rl_attention_view_of(&problem->dgate, down),
+        .dbeta = rl_attention_view_of(&problem->dbeta, down),
+        .dS_final = rl_attention_state_of(&problem->dS_final, is_double),
+        .dS_init = rl_attention_state_of(&problem->dS_init, is_double),
     };
 }
 
@@ -233,7 +211,7 @@ static rill_status take_slots(rill_context *context, rl_attention_backward_args 
     while (args->stretch * args->stretch < args->in.length) args->stretch++;
     args->slot = rl_quotient_up(args->in.length, args->stretch) + args->stretch + 1;
     int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
-    *blocks = rl_least(rl_least(*blocks, most), MOST_SLOTS / (args->slot * tile_bytes));
+    *blocks = rl_least(rl_least(*blocks, most), (args->marks ? FEW_SLOTS : MOST_SLOTS) / (args->slot * tile_bytes));
     if (*blocks < 1) *blocks = 1;
     return take(context, *blocks, args->slot, tile_bytes, 1, &args->states);
 }
@@ -261,18 +239,17 @@ static rill_status launch_backward(rill_context *context, rl_attention_backward_
                                 arguments, "linear_attention_backward: launch");
 }
 
-/* dq or dk from what the heads of each query head have. */
-static rill_status launch_sum(rill_context *context, const rl_attention_inputs *in, const rill_tensor *to,
-                              const void *sums, bool is_double)
+rill_status rl_cuda_attention_sum_heads(rill_context *context, const rill_tensor *to, const void *sums, int64_t share,
+                                        bool is_double)
 {
     const int threads = 256;
     rl_attention_sum_args args = {
         .from = sums,
-        .to = view_of(to, false),
+        .to = rl_attention_view_of(to, false),
         .count = to->shape[0] * to->shape[1] * to->shape[2] * to->shape[3],
         .length = to->shape[1],
         .query_heads = to->shape[2],
-        .share = in->share,
+        .share = share,
         .keys = to->shape[3],
     };
     if (args.count == 0) return RILL_OK;
@@ -282,20 +259,39 @@ static rill_status launch_sum(rill_context *context, const rl_attention_inputs *
                                 "linear_attention_backward: launch of sums over heads");
 }
 
-rill_status rl_cuda_linear_attention_backward(rill_context *context,
-                                              const rl_linear_attention_backward_problem *problem)
+rill_status rl_cuda_attention_gates_by_steps(rill_context *context, const rl_linear_attention_backward_problem *p,
+                                             const int32_t *marks)
 {
-    if (problem->sequences == 0) return RILL_OK;
+    rl_linear_attention_backward_problem gates = *p;
+    gates.dq = gates.dk = gates.dv = gates.dS_init = (rill_tensor){0};
+    rl_attention_backward_args args = resolve_backward(&gates, false);
+    args.marks = marks;
+    return launch_backward(context, &args, false);
+}
+
+/* All in the loop's order. */
+static rill_status run_steps(rill_context *context, const rl_linear_attention_backward_problem *problem)
+{
     bool is_double = problem->q.dtype == RILL_F64;
     rl_attention_backward_args args = resolve_backward(problem, is_double);
-    rl_cuda_scope scope = rl_cuda_enter(context);
     rill_status status = RILL_OK;
     if (problem->heads > 0) status = launch_backward(context, &args, is_double);
     bool sums = args.in.share != 1; /* without heads they are 0 */
     if (status == RILL_OK && sums && problem->dq.data)
-        status = launch_sum(context, &args.in, &problem->dq, args.q_sums, is_double);
+        status = rl_cuda_attention_sum_heads(context, &problem->dq, args.q_sums, args.in.share, is_double);
     if (status == RILL_OK && sums && problem->dk.data)
-        status = launch_sum(context, &args.in, &problem->dk, args.k_sums, is_double);
+        status = rl_cuda_attention_sum_heads(context, &problem->dk, args.k_sums, args.in.share, is_double);
+    return status;
+}
+
+rill_status rl_cuda_linear_attention_backward(rill_context *context,
+                                              const rl_linear_attention_backward_problem *problem)
+{
+    bool taken;
+    if (problem->sequences == 0) return RILL_OK;
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    rill_status status = rl_cuda_attention_chunks_backward(context, problem, &taken);
+    if (!taken) status = run_steps(context, problem);
     rl_cuda_leave(context, &scope);
     return status;
 }

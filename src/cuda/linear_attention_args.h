@@ -66,6 +66,7 @@ typedef struct rl_attention_backward_args {
     void *states;          /* a slot for each block: [stretches + stretch + 1] tiles; only with dgate */
     int64_t stretch;       /* steps between two states that are kept */
     int64_t slot;          /* tiles of a slot */
+    const int32_t *marks;  /* [sequences, heads]: others are left alone; NULL: all are run */
 } rl_attention_backward_args;
 
 /* Sums over the heads of a query head: to [batch, length, query_heads, keys]; its `step` is that of time. */

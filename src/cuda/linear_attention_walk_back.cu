@@ -373,6 +373,7 @@ __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     let_later_start();
     await_earlier();
     for (int64_t walk = blockIdx.x; walk < in.sequences * in.heads; walk += gridDim.x) {
+        if (args.marks && !args.marks[walk]) continue;
         const int64_t sequence = walk / in.heads, head = walk - sequence * in.heads;
         const Span span(in, sequence);
         for (int64_t tile = 0; tile < in.panels * in.slabs; tile++) {

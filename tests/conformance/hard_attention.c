@@ -62,7 +62,7 @@ static int run_venue(const venue *v, rill_context *opened)
     bool has = op_available(op_find("linear_attention"), context) &&
                op_available(op_find("linear_attention_backward"), context);
     if (!has) printf("%s: does not have both directions, not tested\n", v->name);
-    return has ? run_value_tests(v->name) + run_shape_tests(v->name) : -1;
+    return has ? run_value_tests(v->name) + run_shape_tests(v->name) + run_chunk_tests(v->name) : -1;
 }
 
 int main(int count, char **words)

@@ -40,4 +40,7 @@ int run_shape_tests(const char *name);
 /* Values of gates and states: rows 1, 2, 3, 9, 13, gates that are not read, resets. */
 int run_value_tests(const char *name);
 
+/* 16-bit data in chunks and tiles. */
+int run_chunk_tests(const char *name);
+
 #endif

@@ -102,6 +102,7 @@ struct Block {
     Thread *queue[MOST_THREADS]; /* of those that can run, a ring */
     unsigned first, queued;
     size_t idle; /* polls in vain since something last happened */
+    unsigned wakes;
     uint64_t random;
     Barrier barriers[16];
     std::vector<MeetingPlace> warps, groups;

@@ -1,5 +1,6 @@
 /* Threads of a block as fibers of the thread of the host that runs the block, and the order in which they run. */
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 
 #include "meeting.h"
 
@@ -67,16 +69,48 @@ asm(".text\n"
     "ret\n"
     ".size emulator_switch, .-emulator_switch\n");
 
-/* Back to the scheduler. */
+static uint64_t draw(Block &block)
+{
+    block.random ^= block.random << 13;
+    block.random ^= block.random >> 7;
+    block.random ^= block.random << 17;
+    return block.random;
+}
+
+/* The next thread: the one that waited longest, or any. */
+static Thread *next_thread(Block &block)
+{
+    Thread *&front = block.queue[block.first];
+    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % MOST_THREADS]);
+    Thread *thread = front;
+    block.first = (block.first + 1) % MOST_THREADS;
+    block.queued--;
+    return thread;
+}
+
+static bool is_stuck(const Block &block)
+{
+    return block.queued == 0 || block.idle > 2 * block.queued;
+}
+
+/* To the next thread, or where none gets on to run_block. */
 void leave()
 {
-    emulator_switch(&self->stack, self->block->scheduler);
+    Thread *const left = self;
+    Block &block = *left->block;
+    if (is_stuck(block)) {
+        emulator_switch(&left->stack, block.scheduler);
+    } else {
+        self = next_thread(block);
+        if (self != left) emulator_switch(&left->stack, self->stack);
+    }
 }
 
 void wake(Thread *thread)
 {
     Block &block = *thread->block;
     block.queue[(block.first + block.queued++) % MOST_THREADS] = thread;
+    if (++block.wakes % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
     if (block.idle) progress();
 }
 
@@ -95,14 +129,6 @@ void poll(const char *what)
     block.idle++;
     leave();
     self->waits_for = NULL;
-}
-
-static uint64_t draw(Block &block)
-{
-    block.random ^= block.random << 13;
-    block.random ^= block.random >> 7;
-    block.random ^= block.random << 17;
-    return block.random;
 }
 
 bool is_early()
@@ -140,6 +166,23 @@ void fail(const char *format, ...)
     abort();
 }
 
+/* Of kernels alone: others' faults go on to what was there before. */
+static struct sigaction fault_of_others;
+
+static void tell_fault(int signal, siginfo_t *about, void *)
+{
+    if (self) fail("a thread touches memory that is not there, at %p", about->si_addr);
+    sigaction(signal, &fault_of_others, NULL);
+}
+
+static void watch_faults()
+{
+    struct sigaction action = {};
+    action.sa_sigaction = tell_fault;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &fault_of_others);
+}
+
 static void run_thread()
 {
     const Launch &launch = *self->block->launch;
@@ -148,6 +191,7 @@ static void run_thread()
     if (!self->products.empty()) fail("a thread ended before its products were done");
     self->is_over = true;
     self->block->alive--;
+    events.fetch_add(1, std::memory_order_relaxed);
     progress();
     leave_meetings();
     leave();
@@ -207,17 +251,6 @@ static void prepare_block(Block &block, const Launch &launch, unsigned long inde
     prepare_meetings(block);
 }
 
-/* The next thread: the one that waited longest, or any. */
-static Thread *next_thread(Block &block)
-{
-    Thread *&front = block.queue[block.first];
-    if (seed()) std::swap(front, block.queue[(block.first + draw(block) % block.queued) % MOST_THREADS]);
-    Thread *thread = front;
-    block.first = (block.first + 1) % MOST_THREADS;
-    block.queued--;
-    return thread;
-}
-
 /* All threads that can run poll: another block has to do something. */
 static void rest(Block &block, unsigned *rests)
 {
@@ -252,14 +285,15 @@ void run_block(const Launch &launch, unsigned long index)
 {
     Block &block = host().block;
     unsigned rests = 0;
+    static std::once_flag watched;
+    std::call_once(watched, watch_faults);
     prepare_block(block, launch, index);
     self = &block.all[0];
-    for (unsigned turns = 0; block.alive > 0; turns++) {
+    while (block.alive > 0) {
         if (block.queued == 0) fail("no thread of a block can go on");
-        if (block.idle > 2 * block.queued) rest(block, &rests);
+        if (is_stuck(block)) rest(block, &rests);
         self = next_thread(block);
         emulator_switch(&block.scheduler, self->stack);
-        if (turns % 1024 == 0) events.fetch_add(1, std::memory_order_relaxed);
     }
     check_memory(block);
     self = NULL;

@@ -151,6 +151,10 @@ inline double __dadd_rn(double x, double y)
 {
     return x + y;
 }
+inline double __fma_rn(double x, double y, double z)
+{
+    return fma(x, y, z);
+}
 inline double __dmul_rn(double x, double y)
 {
     return x * y;
@@ -180,6 +184,22 @@ inline void __threadfence_block()
 template <typename T> inline T __ldg(const T *from)
 {
     return *from;
+}
+template <typename T> inline T __ldcs(const T *from)
+{
+    return *from;
+}
+template <typename T> inline T __ldcg(const T *from)
+{
+    return *from;
+}
+template <typename T> inline void __stcs(T *to, T value)
+{
+    *to = value;
+}
+inline void __nanosleep(unsigned)
+{
+    emulator::poll("__nanosleep");
 }
 template <typename T> inline T atomicAdd(T *to, std::common_type_t<T> value)
 {

@@ -38,6 +38,18 @@ size_t rounded(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+/* Of what is larger than most hosts could hold, a middle that nobody touches takes no room; it reads as 0. */
+void fill(char *memory, size_t bytes)
+{
+    const size_t ends = (size_t)256 << 20;
+    if (bytes <= 2 * ends) {
+        memset(memory, FILL, bytes);
+    } else {
+        memset(memory, FILL, ends);
+        memset(memory + bytes - ends, FILL, ends);
+    }
+}
+
 void check_end(const char *memory, const Room &room)
 {
     for (const char *at = memory + room.bytes; at < room.pages + room.mapped - PAGE; at++)
@@ -57,7 +69,7 @@ cudaError_t allocate(void **memory, size_t bytes)
     room.pages = (char *)pages;
     char *const end = room.pages + room.mapped - PAGE, *const begin = end - rounded(bytes, ALIGNMENT);
     mprotect(end, PAGE, PROT_NONE);
-    memset(begin, FILL, bytes);
+    fill(begin, bytes);
     memset(begin + bytes, CANARY, (size_t)(end - begin) - bytes);
     *memory = begin;
     std::lock_guard<std::mutex> lock(mutex);

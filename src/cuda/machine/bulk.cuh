@@ -66,6 +66,22 @@ __device__ inline void tile_store(const CUtensorMap &map, TileAt at, const void 
                  : "memory");
 }
 
+/* Bytes as they lie; addresses and their number are multiples of 16. */
+__device__ inline void bytes_load(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     shared_address(to)),
+                 "l"(from), "r"(bytes), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+__device__ inline void bytes_store(void *to, const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)),
+                 "r"(bytes)
+                 : "memory");
+}
+
 __device__ inline void tile_prefetch(const CUtensorMap &map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

@@ -20,6 +20,19 @@ inline uint16_t float_to_bfloat(float value)
     return value != value ? 0x7fff : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+inline uint32_t pack_bfloats(float low, float high)
+{
+    return float_to_bfloat(low) | (uint32_t)float_to_bfloat(high) << 16;
+}
+inline uint32_t pack_halves(float low, float high)
+{
+    return float_to_half(low) | (uint32_t)float_to_half(high) << 16;
+}
+inline uint32_t round_to_tf32(float value)
+{
+    return value != value ? 0x7fffffffu : (__float_as_uint(value) + 0x1000u) & ~0x1fffu;
+}
+
 template <typename T> inline T product_unless_zero(T a, T h, T otherwise)
 {
     return a != 0 ? a * h : otherwise;

@@ -41,6 +41,14 @@ inline void tile_store(const CUtensorMap &map, TileAt at, const void *from)
     const int place[] = {at.inner, at.middle, at.row};
     emulator::store_tile(map, place, 3, from);
 }
+inline void bytes_load(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    emulator::load_bytes(to, from, bytes, barrier);
+}
+inline void bytes_store(void *to, const void *from, uint32_t bytes)
+{
+    emulator::store_bytes(to, from, bytes);
+}
 inline void tile_prefetch(const CUtensorMap &)
 {
 }

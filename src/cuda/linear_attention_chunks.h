@@ -1,0 +1,117 @@
+/*
+ * Linear attention by chunks, as its kernels see it.  Every result is a walk: a state S [keys, values] goes through
+ * S = g S + k vᵀ and answers y = f Sᵀ q, as on the cpu (src/cpu/linear_attention.h has the table):
+ *
+ *             q       k          v           y              state, time
+ *     y       q       β k        v           y = scale ·    S, forward
+ *     dq      dy      v          β k        dq = scale ·    Sᵀ, forward, summed over the heads of a query head
+ *     dv      k       scale q    dy         dv = β ·        G, backward
+ *     dk      v       dy         scale q    dk = β ·        Gᵀ, backward, summed likewise
+ *
+ * Steps are counted in the walk's own order.  A backward walk meets at each step the gate of the step that it comes
+ * from.  Chunks are those of the recurrence's own order in every walk: the first chunk of a backward one holds what
+ * is left over at the sequence's end, as its last steps.
+ */
+#ifndef RL_CUDA_LINEAR_ATTENTION_CHUNKS_H
+#define RL_CUDA_LINEAR_ATTENTION_CHUNKS_H
+
+#include <cuda.h>
+
+#include "linear_attention_args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is tuned: the launcher's side of it. */
+enum {
+    RL_CHUNKS_STEPS = 64,    /* of a chunk */
+    RL_CHUNKS_VALUES = 64,   /* of a block */
+    RL_CHUNKS_THREADS = 128, /* of a block */
+    RL_CHUNKS_WARPS = RL_CHUNKS_THREADS / 32,
+    RL_CHUNKS_MOST_KEYS = 128,    /* of a kernel */
+    RL_CHUNKS_TOGETHER = 2,       /* blocks of a multiprocessor */
+    RL_CHUNKS_MOST_SEGMENTS = 32, /* parts of time: each block adds up those before its own */
+    RL_CHUNKS_LEAST_LENGTH = 32   /* steps of a sequence, on the average: below it the loop's order is as fast */
+};
+
+/* What a walk is for: y alone, or with y of dq, or of dk, what the gates' gradients need. */
+typedef enum rl_chunks_purpose { RL_CHUNKS_Y, RL_CHUNKS_DQ, RL_CHUNKS_DK } rl_chunks_purpose;
+
+/* What a segment of time is: no state passes it; it cannot be told by a sum, and must be walked. */
+enum { RL_CHUNKS_RESETS = 1, RL_CHUNKS_UNSTEADY = 2 };
+
+/* A factor of each step: number times tensor, which may be absent. */
+typedef struct rl_chunks_factor {
+    rl_attention_view tensor;
+    float number;
+} rl_chunks_factor;
+
+typedef struct rl_chunks_args {
+    CUtensorMap q, k, v;
+    rl_attention_view gate, y;
+    rl_chunks_factor k_factor, y_factor;
+    rl_attention_state start, end; /* absent ones as in the problem; their axes as this walk names them */
+    const int64_t *offsets;        /* on the device, not checked: clamp */
+    int64_t offsets_stride;
+    int64_t length, heads, keys, values, sequences;
+    int64_t q_share, k_share, v_share; /* heads that share one of the tensor's */
+    int64_t slabs, segments;           /* parts of the values, and of time */
+    bool gate_is_log, down, backward;
+    bool weighs_values; /* in the loop's order the k factor multiplies v */
+    bool stages_y;      /* y is bfloat16, and 8 neighbours are one aligned access */
+
+    /* Where time has more than one segment; by sequence, head, slab and then segment. */
+    float *parts;   /* of states: the one that enters, and what each segment but the last makes, the first of it, */
+                    /* the others of zero */
+    double *decays; /* of each segment: what a state is multiplied by */
+    int32_t *marks; /* of each segment: RL_CHUNKS_RESETS and the like */
+
+    /* For the gates' gradients (linear_attention_chunk_gates.cuh). */
+    CUtensorMap partner;
+    int64_t partner_share;
+    uint32_t *states;
+    float *sums, *cross;
+    int32_t *bad; /* [sequences, heads] */
+    bool wants_whole;
+} rl_chunks_args;
+
+/* The last kernel of the gates' gradients. */
+typedef struct rl_chunks_gates_args {
+    rl_chunks_args walk;                  /* of dk, with its sums */
+    const float *read;                    /* sums of dq's walk */
+    rl_attention_view gate, dgate, dbeta; /* in the recurrence's own order */
+    bool has_state;                       /* S_init is given */
+} rl_chunks_gates_args;
+
+/* Chunks of all sequences, of one head. */
+static inline int64_t rl_chunks_places(const rl_chunks_args *args)
+{
+    int64_t most = (args->length + RL_CHUNKS_STEPS - 1) / RL_CHUNKS_STEPS;
+    return args->offsets ? args->length / RL_CHUNKS_STEPS + args->sequences : args->sequences * most;
+}
+
+/* Floats of a state's part. */
+static inline int64_t rl_chunks_part(int64_t keys)
+{
+    return (keys <= RL_CHUNKS_MOST_KEYS / 2 ? RL_CHUNKS_MOST_KEYS / 2 : RL_CHUNKS_MOST_KEYS) * RL_CHUNKS_VALUES;
+}
+
+/*
+ * Take an rl_chunks_args and RL_CHUNKS_THREADS threads; a block has a slab of one segment of one head: slabs x heads
+ * x sequences x segments of them, slabs first.  The kernel of sums is for the segments but the last.  They run where
+ * the device's capability is 9.0 and rl_chunks_has_products says that this build has code for it.
+ */
+const void *rl_chunks_walk_kernel(int64_t keys, rl_chunks_purpose purpose);
+const void *rl_chunks_sum_kernel(int64_t keys);
+size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose);
+bool rl_chunks_has_products(void);
+
+/* Takes an rl_chunks_gates_args: [sequences x heads] blocks by any number of rows, whole warps. */
+const void *rl_chunks_gates_kernel(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

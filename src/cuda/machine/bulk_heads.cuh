@@ -1,0 +1,20 @@
+/* Hopper's bulk copy of a tile of a tensor by time with heads: some steps of one head. */
+#ifndef RL_CUDA_MACHINE_BULK_HEADS_CUH
+#define RL_CUDA_MACHINE_BULK_HEADS_CUH
+
+#include <machine/bulk.cuh>
+
+struct HeadTileAt {
+    int lane, step, head, row;
+};
+
+/* Lanes are the innermost axis.  Coordinates may lie outside of the tensor: what is not there becomes 0. */
+__device__ inline void tile_load(void *to, const CUtensorMap &map, HeadTileAt at, uint64_t *barrier)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, "
+                 "%4, %5}], [%6];" ::"r"(shared_address(to)),
+                 "l"(&map), "r"(at.lane), "r"(at.step), "r"(at.head), "r"(at.row), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+#endif
