@@ -109,6 +109,8 @@ static rill_status start(rill_context *context, rl_cuda_state *state)
     cudaSetDevice(state->device);
     status = inspect_device(context, state);
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_selective_scan(), "cuda: shared memory");
+    if (status == RILL_OK)
+        status = rl_cuda_check(context, rl_cuda_prepare_selective_scan_backward(), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan(state), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan_split(), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_attention(state), "cuda: shared memory");

@@ -68,6 +68,7 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
 
 /* Once for the device, which is current: raises the limits of the scan kernels that need it. */
 cudaError_t rl_cuda_prepare_selective_scan(void);
+cudaError_t rl_cuda_prepare_selective_scan_backward(void);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state); /* after the scan's */
 
@@ -76,6 +77,7 @@ rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, 
 rill_status rl_cuda_scan(rill_context *context, const rl_scan_problem *problem);
 rill_status rl_cuda_scan_backward(rill_context *context, const rl_scan_backward_problem *problem);
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
+rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem);
 rill_status rl_cuda_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
 rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_attention_problem *problem);
 rill_status rl_cuda_linear_attention_backward(rill_context *context,

@@ -3,93 +3,27 @@
 #include "device.h"
 #include "s6_kernels.h"
 #include "s6_tuning.h"
+#include "s6_views.h"
 
 static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch; blocks stride over the work beyond */
-
-/* Whether four neighbours along the last axis, from any multiple of four on, are one aligned access. */
-static bool is_wide(const rill_tensor *tensor, const int64_t *stride)
-{
-    int last = tensor->rank - 1;
-    int64_t bytes = (int64_t)rill_dtype_size(tensor->dtype), unit = 4 * bytes > 16 ? 16 : 4 * bytes;
-    bool wide = (uintptr_t)tensor->data % (uintptr_t)unit == 0 && stride[last] == 1;
-    for (int axis = 0; axis < last; axis++) wide = wide && stride[axis] * bytes % unit == 0;
-    return wide;
-}
-
-/* An axis of one element has no stride; along the last it is 1. */
-static void own_strides(const rill_tensor *tensor, int64_t *stride)
-{
-    int last = tensor->rank - 1;
-    for (int axis = 0; axis <= last; axis++)
-        stride[axis] = tensor->shape[axis] == 1 ? axis == last : tensor->stride[axis];
-}
-
-/* Strides of [batch, length, (groups,) lanes]. */
-static rl_s6_view view_of(const rill_tensor *tensor)
-{
-    rl_s6_view view = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
-    if (!tensor->data) return view;
-    int lane = tensor->rank - 1;
-    int64_t stride[RILL_MAX_RANK] = {0};
-    own_strides(tensor, stride);
-    view.batch = stride[0];
-    view.step = stride[1];
-    view.group = lane == 3 ? stride[2] : 0;
-    view.lane = stride[lane];
-    view.wide = is_wide(tensor, stride);
-    return view;
-}
-
-/* A view over channels: blocks begin at multiples of 4 channels of their group, so the groups must too. */
-static rl_s6_view channels_of(const rill_tensor *tensor, int64_t groups, int64_t group_channels)
-{
-    rl_s6_view view = view_of(tensor);
-    if (groups > 1 && group_channels % 4 != 0) view.wide = false;
-    return view;
-}
-
-static rl_s6_vector vector_of(const rill_tensor *tensor)
-{
-    return (rl_s6_vector){.data = tensor->data, .stride = tensor->data ? tensor->stride[0] : 0};
-}
-
-static rl_s6_state state_of(const rill_tensor *tensor)
-{
-    rl_s6_state state = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
-    if (!tensor->data) return state;
-    int64_t stride[RILL_MAX_RANK] = {0};
-    own_strides(tensor, stride);
-    state.sequence = stride[0];
-    state.channel = stride[1];
-    state.state = stride[2];
-    state.wide = is_wide(tensor, stride);
-    return state;
-}
-
-/* Steps in the order of running. */
-static rl_s6_view turned(rl_s6_view view, bool reverse)
-{
-    if (reverse) view.step = -view.step;
-    return view;
-}
 
 static rl_s6_args resolve(const rl_selective_scan_problem *problem)
 {
     int64_t groups = problem->groups, group_channels = problem->channels / groups;
     return (rl_s6_args){
-        .x = turned(channels_of(&problem->x, groups, group_channels), problem->reverse),
-        .delta = turned(channels_of(&problem->delta, groups, group_channels), problem->reverse),
-        .z = turned(channels_of(&problem->z, groups, group_channels), problem->reverse),
-        .y = turned(channels_of(&problem->y, groups, group_channels), problem->reverse),
-        .B = turned(view_of(&problem->B), problem->reverse),
-        .C = turned(view_of(&problem->C), problem->reverse),
-        .D = vector_of(&problem->D),
-        .bias = vector_of(&problem->delta_bias),
+        .x = rl_s6_turned(rl_s6_channels_of(&problem->x, groups, group_channels), problem->reverse),
+        .delta = rl_s6_turned(rl_s6_channels_of(&problem->delta, groups, group_channels), problem->reverse),
+        .z = rl_s6_turned(rl_s6_channels_of(&problem->z, groups, group_channels), problem->reverse),
+        .y = rl_s6_turned(rl_s6_channels_of(&problem->y, groups, group_channels), problem->reverse),
+        .B = rl_s6_turned(rl_s6_view_of(&problem->B), problem->reverse),
+        .C = rl_s6_turned(rl_s6_view_of(&problem->C), problem->reverse),
+        .D = rl_s6_vector_of(&problem->D),
+        .bias = rl_s6_vector_of(&problem->delta_bias),
         .A = problem->A.data,
         .A_channel = problem->A.stride[0],
         .A_state = problem->A.stride[1],
-        .h_init = state_of(&problem->h_init),
-        .h_final = state_of(&problem->h_final),
+        .h_init = rl_s6_state_of(&problem->h_init),
+        .h_final = rl_s6_state_of(&problem->h_final),
         .offsets = (const int64_t *)problem->offsets.data,
         .offsets_stride = problem->offsets.data ? problem->offsets.stride[0] : 0,
         .length = problem->length,
@@ -247,8 +181,8 @@ rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_sca
     rl_s6_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     int64_t A_stride[RILL_MAX_RANK] = {0};
-    own_strides(&problem->A, A_stride);
-    args.A_wide = is_wide(&problem->A, A_stride);
+    rl_s6_own_strides(&problem->A, A_stride);
+    args.A_wide = rl_s6_is_wide(&problem->A, A_stride);
     args.wide = all_wide(&args);
     args.states_wide = all_states_wide(&args);
     bool one_step = args.length == 1 && !args.offsets;

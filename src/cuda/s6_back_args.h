@@ -1,0 +1,56 @@
+/* The gradients of the selective scan as their kernels see them. */
+#ifndef RL_CUDA_S6_BACK_ARGS_H
+#define RL_CUDA_S6_BACK_ARGS_H
+
+#include "s6_args.h"
+
+/* The shape of a block's work: the picture is in selective_scan_back.cuh. */
+enum {
+    RL_S6_BACK_OWN = 2,            /* channels of a thread */
+    RL_S6_BACK_WARP = 16,          /* channels of a warp */
+    RL_S6_BACK_CHANNELS = 128,     /* of a block, at most */
+    RL_S6_BACK_CHANNELS_F64 = 32,  /* the same in float64 */
+    RL_S6_BACK_CHANNEL_THREADS = 2 /* threads of a block for each of its channels */
+};
+
+/* A gradient of a parameter: [channels, states], or [channels] with no stride along states. */
+typedef struct rl_s6_target {
+    void *data;
+    int64_t channel, state;
+    int32_t dtype;
+} rl_s6_target;
+
+/*
+ * Time is cut into chunks as in the forward scan, and chunks into tiles of RL_S6_STEPS steps.  Without a cut a task
+ * takes `run` sequences one after the other, so that their parameters' gradients are one sum.  A `piece` is a chunk,
+ * or such a run of sequences.
+ *
+ * Acc below is the accumulation type.
+ */
+typedef struct rl_s6_back_args {
+    rl_s6_args scan; /* the inputs, and the cut: its outputs and its scratch are not used */
+    rl_s6_view dy, dx, ddelta, dz, dB, dC;
+    rl_s6_state dh_final, dh_init;
+    rl_s6_target dA, dD, dbias;
+    int64_t groups, run, pieces;
+    int64_t rows;       /* of dB and dC: batch x length */
+    bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */
+    bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
+    bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
+
+    void *kept;        /* [tiles, channels, states] Acc: the state before a tile, but for a chunk's first */
+    void *kept_sums;   /* [tiles, channels] Acc: the sum of the chunk's step sizes before it */
+    void *ends;        /* [sequences, chunks, channels, states] Acc: what a chunk leaves, started from zero; then the
+                          states that it starts from.  This and the next only where there are chunks */
+    void *backs;       /* the same of the gradients that run against time */
+    double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
+    int32_t *wild;     /* [sequences, chunks, channels]: whether a chunk needs the loop's own order */
+    uint8_t *plain;    /* [sequences, chunks, channels, states]: whether `kept` are the states, or what is to be added
+                          to those that the chunk starts from */
+    void *A_parts;     /* [pieces, channels, states] Acc, as is all that follows */
+    void *D_parts;     /* [pieces, channels] */
+    void *bias_parts;  /* [pieces, channels] */
+    void *bc_parts;    /* [blocks, rows, 2, states]: the blocks' dB and dC */
+} rl_s6_back_args;
+
+#endif

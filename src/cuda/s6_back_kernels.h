@@ -1,0 +1,31 @@
+/* The kernels of the selective scan's gradients, for the launcher in selective_scan_back.c. */
+#ifndef RL_CUDA_S6_BACK_KERNELS_H
+#define RL_CUDA_S6_BACK_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What each chunk does to a state, and to a gradient that runs against time; keeps the states before tiles. */
+const void *rl_s6_back_summary_kernel(bool f64, bool split);
+size_t rl_s6_back_summary_shared(bool f64);
+
+/* Carries both from chunk to chunk: one thread a state. */
+const void *rl_s6_back_carry_kernel(bool f64);
+
+/* The gradients themselves. */
+const void *rl_s6_back_walk_kernel(bool f64);
+size_t rl_s6_back_walk_shared(bool f64);
+
+/* Sums of dB and dC over blocks, a thread a number; of the parameters' gradients over pieces, 32 numbers a block. */
+const void *rl_s6_back_sum_kernel(bool f64);
+const void *rl_s6_back_parameters_kernel(bool f64);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * The gradients of the selective scan.  Four kernels, and between them nothing but what s6_back_args.h tells of:
+ *
+ *   summary   all tiles forward, each chunk by itself: the state that it makes of zero, the gradient that it makes of
+ *             zero against time, the states before its tiles
+ *   carry     both from chunk to chunk, one after the other
+ *   walk      all chunks at once: a tile at a time, the last one first; forward again from the state before it, its
+ *             states and decays kept in registers, then back
+ *   sum       over the blocks of channels, and over chunks
+ *
+ * Those that walk have one picture.  A block serves up to 128 channels of one group, in tiles of 32 steps and panels
+ * of 16 states:
+ *
+ *     warp   = 16 channels: 8 pairs of them x 4 lanes with 4 states each
+ *     thread = (pair, lane)    2 channels x 4 states, so that B and C are read once for two channels, and dB and dC
+ *                              are summed over two before lanes exchange anything
+ *
+ * Lane bits, low to high: pair 0, the state lane's two, the pair's others.  Neighbouring threads read the same B and
+ * C, threads two apart the same δ: shared memory serves such pairs in one access.
+ */
+#ifndef RL_CUDA_SELECTIVE_SCAN_BACK_CUH
+#define RL_CUDA_SELECTIVE_SCAN_BACK_CUH
+
+#include "elements.cuh"
+#include "s6.cuh"
+#include "s6_back_args.h"
+
+namespace selective_scan_back
+{
+
+constexpr int TILE = RL_S6_STEPS, PANEL = RL_S6_PANEL, LANES = RL_S6_LANES, STATES = RL_S6_OWN;
+constexpr int OWN = RL_S6_BACK_OWN, WARP = RL_S6_BACK_WARP;
+constexpr int ROWS = 8;            /* of a tile that a block prepares at a time */
+constexpr int QUADS = TILE / ROWS; /* of every tensor that a thread prepares */
+constexpr int ORDERS = 4;          /* of the states of a lane: see Lane */
+
+template <typename Acc> constexpr int CHANNELS = sizeof(Acc) == 4 ? RL_S6_BACK_CHANNELS : RL_S6_BACK_CHANNELS_F64;
+template <typename Acc> constexpr int THREADS = CHANNELS<Acc> *RL_S6_BACK_CHANNEL_THREADS;
+
+/* A step of a channel.  What is clamped has no slope: -1. */
+template <typename Acc> struct alignas(16) Step {
+    Acc delta, input, du, slope; /* δ, δx, the gradient of Σ C h, of δ along what is stored */
+};
+
+template <typename Acc> struct alignas(16) Four {
+    Acc state[STATES];
+};
+
+/* A chunk of a sequence, and where it starts: steps of the sequence, rows of `kept`. */
+struct Chunk {
+    Piece piece;
+    int64_t kept, tiles;
+};
+
+__device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, int64_t index)
+{
+    Chunk chunk;
+    chunk.piece = locate_piece(args, sequence, index);
+    const Piece &piece = chunk.piece;
+    int64_t begin = 0, end = args.length;
+    if (args.offsets) {
+        begin = args.offsets[sequence * args.offsets_stride];
+        end = args.offsets[(sequence + 1) * args.offsets_stride];
+        begin = begin < 0 ? 0 : begin > args.length ? args.length : begin;
+        end = end < begin ? begin : end > args.length ? args.length : end;
+    }
+    const int64_t first = args.reverse ? end - 1 - piece.row : piece.row - begin;
+    /* Tiles but the first of a sequence, whatever sequences lie before: none falls onto another's. */
+    chunk.kept = (piece.batch * args.length + begin) / TILE + first / TILE;
+    chunk.tiles = (piece.count + TILE - 1) / TILE;
+    return chunk;
+}
+
+/* The channels of a block. */
+struct Block {
+    int64_t index, group, channel; /* the first channel */
+    int channels;                  /* that exist */
+    bool whole;                    /* all do */
+};
+
+__device__ inline Block locate_block(const rl_s6_args &args, int64_t index)
+{
+    Block block;
+    block.group = index / args.blocks_per_group;
+    block.index = index - block.group * args.blocks_per_group;
+    const int64_t in_group = block.index * args.block_channels, left = args.group_channels - in_group;
+    block.channel = block.group * args.group_channels + in_group;
+    block.whole = left >= args.block_channels;
+    block.channels = block.whole ? args.block_channels : (int)left;
+    return block;
+}
+
+/*
+ * A thread's place.  Its slot i of a panel holds the lane's state i ^ order: the pairs of a warp hold them in four
+ * orders, so that adding over pairs gives away the same slots in every lane (Sums in selective_scan_back_walk.cuh).
+ */
+struct Lane {
+    int lane, order, column; /* the column of its first channel; the second's is 8 on */
+
+    __device__ Lane()
+    {
+        const int in_warp = threadIdx.x & 31;
+        lane = in_warp / 2 % LANES;
+        order = in_warp / 8;
+        column = threadIdx.x / 32 * WARP + in_warp % 2 + 2 * order;
+    }
+    __device__ int column_of(int own) const
+    {
+        return column + own * (WARP / OWN);
+    }
+    __device__ int64_t state_of(int panel, int slot) const
+    {
+        return (int64_t)panel * PANEL + lane * STATES + (slot ^ order);
+    }
+};
+
+/* One element of a gradient or an input: of 16 bits or float32 beside float32, any of two beside float64. */
+template <typename Acc> __device__ inline void load_four(const rl_s6_view &view, int64_t at, int count, Acc (&to)[4])
+{
+    if (view.wide && count == 4 && view.dtype == RILL_F32) {
+        const Quad<float> quad = *(const Quad<float> *)((const float *)view.data + at);
+#pragma unroll
+        for (int k = 0; k < 4; k++) to[k] = (Acc)quad.get(k);
+    } else if (view.wide && count == 4 && view.dtype == RILL_BF16) {
+        const Quad<bf16> quad = *(const Quad<bf16> *)((const bf16 *)view.data + at);
+#pragma unroll
+        for (int k = 0; k < 4; k++) to[k] = (Acc)widen(quad.get(k));
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            to[k] = k < count ? load_any<Acc>(view.data, view.dtype, at + k * view.lane) : Acc(0);
+    }
+}
+
+template <typename Acc>
+__device__ inline void store_four(const rl_s6_view &view, int64_t at, int count, const Acc (&from)[4])
+{
+    if (view.wide && count == 4 && view.dtype == RILL_F32) {
+        Quad<float> quad;
+#pragma unroll
+        for (int k = 0; k < 4; k++) quad.set(k, (float)from[k]);
+        *(Quad<float> *)((float *)view.data + at) = quad;
+    } else if (view.wide && count == 4 && view.dtype == RILL_BF16) {
+        Quad<bf16> quad = {};
+#pragma unroll
+        for (int k = 0; k < 4; k++) quad.set(k, narrow<bf16>(from[k]));
+        *(Quad<bf16> *)((bf16 *)view.data + at) = quad;
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (k < count) store_any<Acc>(view.data, view.dtype, at + k * view.lane, from[k]);
+    }
+}
+
+/* exp(δ A) of a tame step; rate_of(A) goes with it, and scale_of turns a sum with rates into one with A. */
+__device__ inline float decay_of(float delta, float rate)
+{
+    return rough_decay(delta, rate);
+}
+__device__ inline double decay_of(double delta, double rate)
+{
+    return exp(delta * rate);
+}
+__device__ inline float rate_of(float a)
+{
+    return fmaxf(a * 1.44269504088896341f, -FLT_MAX);
+}
+__device__ inline double rate_of(double a)
+{
+    return a;
+}
+__device__ inline float long_decay(float rate, float deltas)
+{
+    return power_of_two(rate * deltas);
+}
+__device__ inline double long_decay(double rate, double deltas)
+{
+    return exp(rate * deltas);
+}
+template <typename Acc> __device__ inline Acc rate_unit()
+{
+    return sizeof(Acc) == 4 ? Acc(0.693147180559945309) : Acc(1);
+}
+
+template <typename Acc> __device__ inline Acc load_A(const rl_s6_args &args, int64_t channel, int64_t state)
+{
+    return finite_range(((const Acc *)args.A)[channel * args.A_channel + state * args.A_state]);
+}
+
+/* Softplus with its slope σ(value). */
+__device__ inline void soften(float raw, float &value, float &slope)
+{
+    const float t = expf(-fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
+    value = softplus(raw);
+    slope = raw > 0.0f ? inverse : t * inverse;
+}
+__device__ inline void soften(double raw, double &value, double &slope)
+{
+    value = softplus(raw);
+    slope = raw > 20.0 ? 1.0 : 1.0 / (1.0 + exp(-raw));
+}
+
+/* The slope of value σ(value). */
+__device__ inline float gate_slope(float value)
+{
+    const float sigma = 1.0f / (1.0f + expf(-value));
+    return sigma * (1.0f + value * (1.0f - sigma));
+}
+__device__ inline double gate_slope(double value)
+{
+    const double sigma = 1.0 / (1.0 + exp(-value));
+    return sigma * (1.0 + value * (1.0 - sigma));
+}
+
+/* Brings rows of memory that will be read soon into the L2 cache. */
+__device__ inline void fetch_ahead(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
+#include "selective_scan_back_prepare.cuh"
+
+} // namespace selective_scan_back
+
+#endif

@@ -1,0 +1,250 @@
+/*
+ * The launcher of the selective scan's gradients: resolves a problem into s6_back_args.h, cuts it up, and launches
+ * the kernels that selective_scan_back.cuh tells of.
+ */
+#include "counts.h"
+#include "device.h"
+#include "s6_back_kernels.h"
+#include "s6_back_tuning.h"
+#include "s6_views.h"
+
+static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch; blocks stride over the work beyond */
+
+static rl_s6_view by_channel(const rl_selective_scan_backward_problem *p, const rill_tensor *tensor)
+{
+    return rl_s6_turned(rl_s6_channels_of(tensor, p->groups, p->channels / p->groups), p->reverse);
+}
+
+static rl_s6_view by_group(const rl_selective_scan_backward_problem *p, const rill_tensor *tensor)
+{
+    return rl_s6_turned(rl_s6_view_of(tensor), p->reverse);
+}
+
+static rl_s6_target target_of(const rill_tensor *tensor)
+{
+    rl_s6_target target = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return target;
+    target.channel = rl_cuda_stride(tensor, 0);
+    target.state = tensor->rank == 2 ? rl_cuda_stride(tensor, 1) : 0;
+    return target;
+}
+
+static rl_s6_args resolve_scan(const rl_selective_scan_backward_problem *p)
+{
+    return (rl_s6_args){
+        .x = by_channel(p, &p->x),
+        .delta = by_channel(p, &p->delta),
+        .z = by_channel(p, &p->z),
+        .B = by_group(p, &p->B),
+        .C = by_group(p, &p->C),
+        .D = rl_s6_vector_of(&p->D),
+        .bias = rl_s6_vector_of(&p->delta_bias),
+        .A = p->A.data,
+        .A_channel = p->A.stride[0],
+        .A_state = p->A.stride[1],
+        .h_init = rl_s6_state_of(&p->h_init),
+        .offsets = (const int64_t *)p->offsets.data,
+        .offsets_stride = p->offsets.data ? p->offsets.stride[0] : 0,
+        .length = p->length,
+        .channels = p->channels,
+        .states = p->states,
+        .sequences = p->sequences,
+        .group_channels = p->channels / p->groups,
+        .softplus = p->delta_softplus,
+        .reverse = p->reverse,
+        .delta_min = p->delta_min,
+        .delta_max = p->delta_max,
+    };
+}
+
+static rl_s6_back_args resolve(const rl_selective_scan_backward_problem *p)
+{
+    return (rl_s6_back_args){
+        .scan = resolve_scan(p),
+        .dy = by_channel(p, &p->dy),
+        .dx = by_channel(p, &p->dx),
+        .ddelta = by_channel(p, &p->ddelta),
+        .dz = by_channel(p, &p->dz),
+        .dB = by_group(p, &p->dB),
+        .dC = by_group(p, &p->dC),
+        .dh_final = rl_s6_state_of(&p->dh_final),
+        .dh_init = rl_s6_state_of(&p->dh_init),
+        .dA = target_of(&p->dA),
+        .dD = target_of(&p->dD),
+        .dbias = target_of(&p->ddelta_bias),
+        .groups = p->groups,
+        .rows = p->batch * p->length,
+        .whole = p->length <= RL_S6_STEPS,
+        .needs_outputs = p->dz.data && p->dy.data,
+    };
+}
+
+static bool is_f64(const rl_s6_back_args *args)
+{
+    return args->scan.x.dtype == RILL_F64;
+}
+
+static int64_t element_of(const rl_s6_back_args *args)
+{
+    return is_f64(args) ? sizeof(double) : sizeof(float);
+}
+
+/* Scratch that does not depend on the cut of time. */
+static int64_t fixed_bytes(const rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    int64_t element = element_of(args), tiles = args->rows / RL_S6_STEPS + 1;
+    int64_t bytes = tiles * scan->channels * (scan->states + 1) * element;
+    if (!args->add_groups) bytes += scan->blocks * args->rows * 2 * scan->states * element;
+    return bytes;
+}
+
+/* The number of chunks that takes the least time of those whose scratch stays below the size of x. */
+static int64_t pick_chunks(const rl_s6_back_args *args, int sms)
+{
+    const rl_s6_args *scan = &args->scan;
+    const int64_t tasks = scan->sequences * scan->blocks, length = args->rows / rl_most(scan->sequences, 1);
+    const int64_t chunk = rl_s6_back_chunk_bytes(scan->sequences, scan->channels, scan->states, element_of(args));
+    const int64_t room = rl_most(args->rows * scan->channels * element_of(args), RL_S6_BACK_FREE) - fixed_bytes(args);
+    int64_t best = 1, least = rl_s6_back_time(tasks, length, 1, sms);
+    for (int64_t chunks = 2; chunks <= rl_least(RL_S6_BACK_TRIED, length / RL_S6_STEPS); chunks++) {
+        if (rl_s6_back_share(length, chunks) * (chunks - 1) >= length) continue; /* the last would have no steps */
+        if (chunks * chunk > room) break;
+        int64_t time = rl_s6_back_time(tasks, length, chunks, sms);
+        if (time >= least) continue;
+        least = time;
+        best = chunks;
+    }
+    return best;
+}
+
+/* Sequences that a task takes one after the other, so that the sums of parameters' gradients stay small. */
+static int64_t pick_run(const rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    int64_t part = rl_most(scan->channels * (scan->states + 2) * element_of(args), 1);
+    int64_t room = rl_most(args->rows * scan->channels * element_of(args) / 8, RL_S6_BACK_FREE / 2);
+    int64_t pieces = rl_most(1, rl_least(scan->sequences, room / part));
+    return rl_most(1, rl_s6_ceil(scan->sequences, pieces));
+}
+
+static void cut(rill_context *context, rl_s6_back_args *args)
+{
+    rl_s6_args *scan = &args->scan;
+    scan->block_channels = rl_s6_back_block_channels(scan->group_channels, is_f64(args));
+    scan->blocks_per_group = rl_s6_ceil(scan->group_channels, scan->block_channels);
+    scan->blocks = scan->blocks_per_group * args->groups;
+    scan->panels = scan->states == 0 ? 1 : (int32_t)rl_s6_ceil(scan->states, RL_S6_PANEL);
+    args->add_groups = scan->blocks_per_group <= 1;
+    scan->chunks = 1;
+    /* Where bits must not depend on the number of sequences, time is not cut. */
+    if (!args->whole && !context->options.reproducible && scan->blocks > 0)
+        scan->chunks = pick_chunks(args, rl_cuda_state_of(context)->sms);
+    scan->tasks = scan->sequences * scan->chunks * scan->blocks;
+    args->run = scan->chunks > 1 ? 1 : pick_run(args);
+    args->pieces = scan->chunks > 1 ? scan->sequences * scan->chunks : rl_s6_ceil(scan->sequences, args->run);
+}
+
+static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const bool split = scan->chunks > 1, inputs = args->dB.data || args->dC.data;
+    const size_t element = (size_t)element_of(args), channels = (size_t)scan->channels;
+    const size_t matrix = channels * (size_t)scan->states, pieces = (size_t)args->pieces;
+    const size_t tiles = args->whole ? 0 : (size_t)(args->rows / RL_S6_STEPS + 1);
+    const size_t chunks = args->whole && scan->panels == 1 ? 0 : (size_t)(scan->sequences * scan->chunks);
+    const size_t shares = inputs && !args->add_groups ? (size_t)(scan->blocks * args->rows) : 0;
+    const struct {
+        void **block;
+        size_t bytes;
+    } blocks[] = {
+        {&args->kept, tiles * matrix * element},
+        {&args->kept_sums, tiles * channels * element},
+        {&args->ends, split ? chunks * matrix * element : 0},
+        {&args->backs, split || scan->panels > 1 ? chunks * matrix * element : 0},
+        {(void **)&args->step_sums, split ? chunks * channels * sizeof *args->step_sums : 0},
+        {(void **)&args->wild, chunks * channels * sizeof *args->wild},
+        {(void **)&args->plain, chunks * matrix * sizeof *args->plain},
+        {&args->A_parts, pieces * matrix * element},
+        {&args->D_parts, pieces * channels * element},
+        {&args->bias_parts, pieces * channels * element},
+        {&args->bc_parts, shares * 2 * (size_t)scan->states * element},
+    };
+    rill_status status = RILL_OK;
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == RILL_OK; i++)
+        status = rl_workspace_take(context, blocks[i].bytes, blocks[i].block);
+    return status;
+}
+
+/* These kernels take more shared memory than one may have unasked. */
+cudaError_t rl_cuda_prepare_selective_scan_backward(void)
+{
+    cudaError_t error = cudaSuccess;
+    for (int f64 = 0; f64 < 2; f64++) {
+        const struct {
+            const void *kernel;
+            size_t shared;
+        } kernels[] = {{rl_s6_back_summary_kernel(f64, false), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_summary_kernel(f64, true), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_walk_kernel(f64), rl_s6_back_walk_shared(f64)}};
+        for (int k = 0; k < 3 && error == cudaSuccess; k++)
+            error = cudaFuncSetAttribute(kernels[k].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         (int)kernels[k].shared);
+    }
+    return error;
+}
+
+static rill_status launch(rill_context *context, rl_s6_back_args *args, const void *kernel, int64_t blocks,
+                          int threads, size_t shared, const char *what)
+{
+    void *arguments[] = {args};
+    if (blocks == 0) return RILL_OK;
+    return rl_cuda_launch(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
+}
+
+/* All but the parameters' and groups' sums. */
+static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const bool f64 = is_f64(args), split = scan->chunks > 1;
+    const int threads = scan->block_channels * RL_S6_BACK_CHANNEL_THREADS, carrying = 128;
+    const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
+    rill_status status = RILL_OK;
+    if (!args->whole)
+        status = launch(context, args, rl_s6_back_summary_kernel(f64, split), scan->tasks, threads,
+                        rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
+    if (!args->whole && status == RILL_OK)
+        status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
+                        "selective_scan_backward: launch of the carries");
+    if (status != RILL_OK) return status;
+    return launch(context, args, rl_s6_back_walk_kernel(f64), args->pieces * scan->blocks, threads,
+                  rl_s6_back_walk_shared(f64), "selective_scan_backward: launch");
+}
+
+static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const bool f64 = is_f64(args), inputs = args->dB.data || args->dC.data;
+    const int threads = 256;
+    const int64_t numbers = args->groups * args->rows * 2 * scan->states;
+    const int64_t parameters = scan->channels * (scan->states + 2);
+    rill_status status = RILL_OK;
+    if (inputs && (!args->add_groups || scan->channels == 0))
+        status = launch(context, args, rl_s6_back_sum_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
+                        "selective_scan_backward: launch of the sums");
+    if (status != RILL_OK || !(args->dA.data || args->dD.data || args->dbias.data)) return status;
+    return launch(context, args, rl_s6_back_parameters_kernel(f64), rl_s6_ceil(parameters, 32), threads, 0,
+                  "selective_scan_backward: launch of the parameters' sums");
+}
+
+rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem)
+{
+    rl_s6_back_args args = resolve(problem);
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    cut(context, &args);
+    rill_status status = take_scratch(context, &args);
+    if (status == RILL_OK) status = launch_walks(context, &args);
+    if (status == RILL_OK) status = launch_sums(context, &args);
+    rl_cuda_leave(context, &scope);
+    return status;
+}
