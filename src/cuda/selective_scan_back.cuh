@@ -92,10 +92,11 @@ __device__ inline Block locate_block(const rl_s6_args &args, int64_t index)
 
 /*
  * A thread's place.  Its slot i of a panel holds the lane's state i ^ order: the pairs of a warp hold them in four
- * orders, so that adding over pairs gives away the same slots in every lane (Sums in selective_scan_back_walk.cuh).
+ * orders, so that adding over pairs gives away the same slots in every lane (add_channels in
+ * selective_scan_back_walk.cuh).  So with the two channels: the upper two lanes hold the second one first.
  */
 struct Lane {
-    int lane, order, column; /* the column of its first channel; the second's is 8 on */
+    int lane, order, column; /* the column of the pair's first channel; the second's is 8 on */
 
     __device__ Lane()
     {
@@ -106,7 +107,7 @@ struct Lane {
     }
     __device__ int column_of(int own) const
     {
-        return column + own * (WARP / OWN);
+        return column + (own ^ lane / 2) * (WARP / OWN);
     }
     __device__ int64_t state_of(int panel, int slot) const
     {
@@ -114,42 +115,51 @@ struct Lane {
     }
 };
 
-/* One element of a gradient or an input: of 16 bits or float32 beside float32, any of two beside float64. */
-template <typename Acc> __device__ inline void load_four(const rl_s6_view &view, int64_t at, int count, Acc (&to)[4])
+template <typename T, typename Acc> __device__ inline void load_quad_of(const void *data, Acc (&to)[4])
 {
-    if (view.wide && count == 4 && view.dtype == RILL_F32) {
-        const Quad<float> quad = *(const Quad<float> *)((const float *)view.data + at);
+    const Quad<T> quad = *(const Quad<T> *)data;
 #pragma unroll
-        for (int k = 0; k < 4; k++) to[k] = (Acc)quad.get(k);
-    } else if (view.wide && count == 4 && view.dtype == RILL_BF16) {
-        const Quad<bf16> quad = *(const Quad<bf16> *)((const bf16 *)view.data + at);
+    for (int k = 0; k < 4; k++) to[k] = (Acc)widen(quad.get(k));
+}
+template <typename T, typename Acc> __device__ inline void store_quad_of(void *data, const Acc (&from)[4])
+{
+    Quad<T> quad = {};
 #pragma unroll
-        for (int k = 0; k < 4; k++) to[k] = (Acc)widen(quad.get(k));
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            to[k] = k < count ? load_any<Acc>(view.data, view.dtype, at + k * view.lane) : Acc(0);
-    }
+    for (int k = 0; k < 4; k++) quad.set(k, narrow<T>(from[k]));
+    *(Quad<T> *)data = quad;
 }
 
+/* Four neighbours of a type known only at run time, of which `count` exist; `wide` as in elements.cuh. */
 template <typename Acc>
-__device__ inline void store_four(const rl_s6_view &view, int64_t at, int count, const Acc (&from)[4])
+__device__ inline void load_four(const void *data, int dtype, int64_t lane, int count, bool wide, Acc (&to)[4])
 {
-    if (view.wide && count == 4 && view.dtype == RILL_F32) {
-        Quad<float> quad;
+    if (wide && count == 4 && dtype == RILL_F32)
+        load_quad_of<float>(data, to);
+    else if (wide && count == 4 && dtype == RILL_BF16)
+        load_quad_of<bf16>(data, to);
+    else if (wide && count == 4 && dtype == RILL_F16)
+        load_quad_of<f16>(data, to);
+    else
+#pragma unroll 1
+        for (int k = 0; k < 4; k++) {
+            const Acc value = k < count ? load_any<Acc>(data, dtype, k * lane) : Acc(0);
 #pragma unroll
-        for (int k = 0; k < 4; k++) quad.set(k, (float)from[k]);
-        *(Quad<float> *)((float *)view.data + at) = quad;
-    } else if (view.wide && count == 4 && view.dtype == RILL_BF16) {
-        Quad<bf16> quad = {};
-#pragma unroll
-        for (int k = 0; k < 4; k++) quad.set(k, narrow<bf16>(from[k]));
-        *(Quad<bf16> *)((bf16 *)view.data + at) = quad;
-    } else {
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (k < count) store_any<Acc>(view.data, view.dtype, at + k * view.lane, from[k]);
-    }
+            for (int i = 0; i < 4; i++) to[i] = i == k ? value : to[i]; /* no index known only at run time */
+        }
+}
+template <typename Acc>
+__device__ inline void store_four(void *data, int dtype, int64_t lane, int count, bool wide, const Acc (&from)[4])
+{
+    if (wide && count == 4 && dtype == RILL_F32)
+        store_quad_of<float>(data, from);
+    else if (wide && count == 4 && dtype == RILL_BF16)
+        store_quad_of<bf16>(data, from);
+    else if (wide && count == 4 && dtype == RILL_F16)
+        store_quad_of<f16>(data, from);
+    else
+#pragma unroll 1
+        for (int k = 0; k < count; k++)
+            store_any<Acc>(data, dtype, k * lane, k == 0 ? from[0] : k == 1 ? from[1] : k == 2 ? from[2] : from[3]);
 }
 
 /* exp(δ A) of a tame step; rate_of(A) goes with it, and scale_of turns a sum with rates into one with A. */

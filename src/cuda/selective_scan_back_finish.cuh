@@ -12,59 +12,77 @@ template <typename Acc> struct Finisher {
     {
     }
 
-    __device__ Acc skip(int k) const
-    {
-        const rl_s6_vector &D = args.scan.D;
-        if (!D.data || k >= preparer.count) return 0;
-        return ((const Acc *)D.data)[(block.channel + preparer.column + k) * D.stride];
-    }
-
     /* dz = dy u σ(z) (1 + z (1 - σ(z))), u being the sums that the gate multiplies. */
-    __device__ void finish_gate(const Piece &piece, int64_t step, int at, const Acc (&x)[4]) const
+    __device__ void finish_gate(const Piece &piece, int64_t first, int quad, const Acc (&x)[4],
+                                const Acc (&skip)[4]) const
     {
         Acc dz[4] = {};
         if (args.dy.data) {
             Acc z[4], dy[4];
-            load_four(args.scan.z, preparer.place(args.scan.z, piece, step), preparer.count, z);
-            load_four(args.dy, preparer.place(args.dy, piece, step), preparer.count, dy);
+            preparer.load(preparer.column_of(args.scan.z, piece, first), quad, z);
+            preparer.load(preparer.column_of(args.dy, piece, first), quad, dy);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                Acc sum = tiles.outputs[at][preparer.column + k];
-                if (args.scan.D.data) sum += skip(k) * x[k];
+                Acc sum = tiles.outputs[preparer.row + quad * ROWS][preparer.column + k];
+                if (args.scan.D.data) sum += skip[k] * x[k];
                 dz[k] = dy[k] * sum * gate_slope(z[k]);
             }
         }
-        store_four(args.dz, preparer.place(args.dz, piece, step), preparer.count, dz);
+        preparer.store(preparer.column_of(args.dz, piece, first), quad, dz);
     }
 
-    __device__ void finish_quad(const Piece &piece, int64_t step, int at)
+    /* dx, ddelta of a quad, and its part of ddelta_bias. */
+    __device__ void finish_quad(int at, const Acc (&x)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
     {
-        Acc x[4], dx[4], ddelta[4];
-        load_four(args.scan.x, preparer.place(args.scan.x, piece, step), preparer.count, x);
+        const int column = preparer.column;
+        const Four<Acc> along_B = *(const Four<Acc> *)&tiles.sums[at][0][column];
+        const Four<Acc> along_delta = *(const Four<Acc> *)&tiles.sums[at][1][column];
+        Four<Acc> &bias = *(Four<Acc> *)&tiles.parameters[1][preparer.row][column];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const int column = preparer.column + k;
-            const Step<Acc> own = tiles.step[at][column];
-            const Acc along_B = tiles.sums[at][0][column], along_delta = tiles.sums[at][1][column];
-            dx[k] = own.delta * along_B;
-            ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * (along_delta + x[k] * along_B);
-            if (args.dy.data && args.scan.D.data) {
-                dx[k] += own.du * skip(k);
-                tiles.parameters[0][preparer.row][column] += own.du * x[k];
-            }
-            tiles.parameters[1][preparer.row][column] += ddelta[k];
+            const Step<Acc> own = tiles.step[at][column + k];
+            const Acc whole = along_delta.state[k] + x[k] * along_B.state[k];
+            dx[k] = own.delta * along_B.state[k];
+            ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
+            bias.state[k] += ddelta[k];
         }
-        if (args.dx.data) store_four(args.dx, preparer.place(args.dx, piece, step), preparer.count, dx);
-        if (args.ddelta.data)
-            store_four(args.ddelta, preparer.place(args.ddelta, piece, step), preparer.count, ddelta);
-        if (args.dz.data) finish_gate(piece, step, at, x);
+    }
+    __device__ void finish_skip(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4]) const
+    {
+        Four<Acc> &dD = *(Four<Acc> *)&tiles.parameters[0][preparer.row][preparer.column];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const Acc du = tiles.step[at][preparer.column + k].du;
+            dx[k] += du * skip[k];
+            dD.state[k] += du * x[k];
+        }
     }
 
-    __device__ void finish_steps(const Piece &piece, int64_t first, int steps)
+    __device__ void finish_steps(const Piece &piece, int64_t first, int steps) const
     {
+        const Column x_column(preparer.column_of(args.scan.x, piece, first));
+        const Column dx_column(preparer.column_of(args.dx, piece, first));
+        const Column ddelta_column(preparer.column_of(args.ddelta, piece, first));
+        Acc skip[4], x[QUADS][4];
         if (preparer.count == 0) return;
-#pragma unroll 1
-        for (int at = preparer.row; at < steps; at += ROWS) finish_quad(piece, first + at, at);
+        preparer.load_parameter(args.scan.D, skip);
+#pragma unroll
+        for (int quad = 0; quad < QUADS; quad++) {
+#pragma unroll
+            for (int k = 0; k < 4; k++) x[quad][k] = 0;
+            if (preparer.row + quad * ROWS < steps) preparer.load(x_column, quad, x[quad]);
+        }
+#pragma unroll
+        for (int quad = 0; quad < QUADS; quad++) {
+            const int at = preparer.row + quad * ROWS;
+            Acc dx[4], ddelta[4];
+            if (at >= steps) continue;
+            finish_quad(at, x[quad], dx, ddelta);
+            if (args.dy.data && args.scan.D.data) finish_skip(at, x[quad], skip, dx);
+            if (args.dx.data) preparer.store(dx_column, quad, dx);
+            if (args.ddelta.data) preparer.store(ddelta_column, quad, ddelta);
+            if (args.dz.data) finish_gate(piece, first, quad, x[quad], skip);
+        }
     }
 
     /* Adds the warps' dB and dC: where they belong, or as the block's share of them. */

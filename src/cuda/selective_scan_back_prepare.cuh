@@ -1,14 +1,32 @@
 /* The preparation of tiles, which selective_scan_back.cuh includes in its namespace: from memory to shared memory. */
 
+/* Fours of neighbouring channels down the steps of a tile, in a tensor by channel. */
+struct Column {
+    char *data;
+    int64_t stride; /* bytes from one of the thread's rows to the next */
+    int64_t lane;
+    int dtype;
+
+    __device__ Column(const rl_s6_view &view, int64_t first)
+    {
+        const int bytes = view.dtype == RILL_F64 ? 8 : view.dtype == RILL_F32 ? 4 : 2;
+        data = (char *)view.data + first * bytes;
+        stride = view.step * ROWS * bytes;
+        lane = view.lane;
+        dtype = view.dtype;
+    }
+};
+
 /*
  * A thread's share of a block's tiles: four neighbouring channels of every eighth step.  `back`: with slopes, which
  * only the walk back needs.
  */
 template <typename Acc, bool back> struct Preparer {
+    static constexpr int BATCH = back ? QUADS : 2; /* quads whose loads are issued together */
+
     const rl_s6_back_args &args;
     const Block &block;
     int column, row, count; /* of its quads: the first channel and step; channels that exist */
-    Acc bias[4];
 
     __device__ Preparer(const rl_s6_back_args &args, const Block &block) : args(args), block(block)
     {
@@ -16,85 +34,109 @@ template <typename Acc, bool back> struct Preparer {
         column = threadIdx.x % quads * 4;
         row = threadIdx.x / quads;
         count = left < 0 ? 0 : left < 4 ? left : 4;
-        const rl_s6_vector &vector = args.scan.bias;
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            bias[k] = 0;
-            if (vector.data && k < count)
-                bias[k] = ((const Acc *)vector.data)[(block.channel + column + k) * vector.stride];
-        }
     }
 
-    /* Where a step of the thread's quads lies in a tensor by channel. */
-    __device__ int64_t place(const rl_s6_view &view, const Piece &piece, int64_t step) const
+    /* The thread's quads from step `first` of a piece on. */
+    __device__ Column column_of(const rl_s6_view &view, const Piece &piece, int64_t first) const
     {
-        return first_row(args.scan, view, piece) + step * view.step + (block.channel + column) * view.lane;
+        return Column(view, first_row(args.scan, view, piece) + (first + row) * view.step +
+                                (block.channel + column) * view.lane);
+    }
+
+    __device__ void load(const Column &from, int quad, Acc (&to)[4]) const
+    {
+        load_four(from.data + quad * from.stride, from.dtype, from.lane, count, args.scan.wide, to);
+    }
+    __device__ void store(const Column &to, int quad, const Acc (&from)[4]) const
+    {
+        store_four(to.data + quad * to.stride, to.dtype, to.lane, count, args.scan.wide, from);
+    }
+
+    /* A parameter of the thread's channels. */
+    __device__ void load_parameter(const rl_s6_vector &vector, Acc (&to)[4]) const
+    {
+        const Acc *from = (const Acc *)vector.data + (block.channel + column) * vector.stride;
+#pragma unroll
+        for (int k = 0; k < 4; k++) to[k] = vector.data && k < count ? from[k * vector.stride] : Acc(0);
     }
 
     /* δ and its slope from what is stored. */
-    __device__ void size_steps(const Acc (&raw)[4], Step<Acc> (&step)[4]) const
+    __device__ void size_step(Acc value, Step<Acc> &step) const
     {
         const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
+        Acc slope = 1;
+        if (args.scan.softplus && back)
+            soften(value, value, slope);
+        else if (args.scan.softplus)
+            value = softplus(value);
+        if (value < low || value > high) slope = -1;
+        value = value < low ? low : value;
+        step.delta = value > high ? high : value;
+        step.slope = slope;
+    }
+
+    /* Channels for the loop's own order. */
+    __device__ void flag(const Step<Acc> (&step)[4], int *flags) const
+    {
+        Acc least = step[0].delta, size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            Acc value = raw[k] + bias[k], slope = 1;
-            if (args.scan.softplus && back)
-                soften(value, value, slope);
-            else if (args.scan.softplus)
-                value = softplus(value);
-            if (value < low || value > high) slope = -1;
-            value = value < low ? low : value;
-            step[k].delta = value > high ? high : value;
-            step[k].slope = slope;
+            least = step[k].delta < least ? step[k].delta : least;
+            size += fabs(step[k].delta) + fabs(step[k].input) + fabs(step[k].du);
         }
+        if (least >= 0 && size <= Limits<Acc>::tame) return;
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (!is_tame(step[k].delta, step[k].input) || !is_finite(step[k].du)) atomicOr(&flags[column + k], 1);
     }
 
-    /* The gradient of Σ C h + D x. */
-    __device__ void load_du(const Piece &piece, int64_t at, Acc (&du)[4]) const
+    /* Steps first.. of a piece.  Steps and channels that do not exist become zeros: they do nothing. */
+    __device__ void put_steps(const Piece &piece, int64_t first, Step<Acc> (*to)[CHANNELS<Acc>], int *flags) const
     {
-        load_four(args.dy, place(args.dy, piece, at), count, du);
-        if (!args.scan.z.data) return;
-        Acc z[4];
-        load_four(args.scan.z, place(args.scan.z, piece, at), count, z);
+        const int64_t left = piece.count - first;
+        const Column x(column_of(args.scan.x, piece, first)), delta(column_of(args.scan.delta, piece, first));
+        const Column dy(column_of(args.dy, piece, first)), z(column_of(args.scan.z, piece, first));
+        const bool has_dy = args.dy.data, has_z = args.dy.data && args.scan.z.data;
+        Acc bias[4];
+        load_parameter(args.scan.bias, bias);
+#pragma unroll 1
+        for (int quad = 0; quad < QUADS; quad += BATCH) {
+            Acc raw_x[BATCH][4], raw_delta[BATCH][4], raw_dy[BATCH][4], raw_z[BATCH][4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) du[k] *= gate(z[k]);
-    }
-
-    /* One quad.  Steps and channels that do not exist become zeros: they do nothing. */
-    __device__ void put_quad(const Piece &piece, int64_t first, int at, Step<Acc> (*to)[CHANNELS<Acc>], int *flags)
-    {
-        Step<Acc> step[4] = {};
-        if (count > 0 && first + at < piece.count) {
-            Acc x[4], raw[4], du[4] = {};
-            load_four(args.scan.x, place(args.scan.x, piece, first + at), count, x);
-            load_four(args.scan.delta, place(args.scan.delta, piece, first + at), count, raw);
-            if (args.dy.data) load_du(piece, first + at, du);
-            size_steps(raw, step);
+            for (int i = 0; i < BATCH; i++) {
+                const bool exists = count > 0 && row + (quad + i) * ROWS < left;
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                step[k].input = step[k].delta * x[k];
-                step[k].du = du[k];
-                if (k >= count)
-                    step[k] = {};
-                else if (!is_tame(step[k].delta, step[k].input) || !is_finite(du[k]))
-                    atomicOr(&flags[column + k], 1);
+                for (int k = 0; k < 4; k++) raw_x[i][k] = raw_delta[i][k] = raw_dy[i][k] = raw_z[i][k] = 0;
+                if (!exists) continue;
+                load(x, quad + i, raw_x[i]);
+                load(delta, quad + i, raw_delta[i]);
+                if (has_dy) load(dy, quad + i, raw_dy[i]);
+                if (has_z) load(z, quad + i, raw_z[i]);
+            }
+#pragma unroll
+            for (int i = 0; i < BATCH; i++) {
+                const int at = row + (quad + i) * ROWS;
+                Step<Acc> step[4] = {};
+                if (at < left) {
+#pragma unroll
+                    for (int k = 0; k < 4; k++) {
+                        size_step(raw_delta[i][k] + bias[k], step[k]);
+                        step[k].input = step[k].delta * raw_x[i][k];
+                        step[k].du = has_z ? raw_dy[i][k] * gate(raw_z[i][k]) : raw_dy[i][k];
+                        if (k >= count) step[k] = {};
+                    }
+                    flag(step, flags);
+                }
+#pragma unroll
+                for (int k = 0; k < 4; k++) to[at][column + k] = step[k];
             }
         }
-#pragma unroll
-        for (int k = 0; k < 4; k++) to[at][column + k] = step[k];
-    }
-
-    /* Steps first.. of a piece. */
-    __device__ void put_steps(const Piece &piece, int64_t first, Step<Acc> (*to)[CHANNELS<Acc>], int *flags)
-    {
-#pragma unroll 1
-        for (int i = 0; i < QUADS; i++) put_quad(piece, first, row + i * ROWS, to, flags);
     }
 
     /* B and C of a panel, each lane's states in `orders` orders; a value that is not finite flags all channels. */
     template <int orders>
     __device__ void put_inputs(const Piece &piece, int64_t first, int panel, Acc (*B)[orders][PANEL],
-                               Acc (*C)[orders][PANEL], int *flags)
+                               Acc (*C)[orders][PANEL], int *flags) const
     {
         for (int i = threadIdx.x; i < 2 * TILE * LANES; i += blockDim.x) {
             const int lane = i % LANES, at = i / LANES % TILE, kind = i / (LANES * TILE);
@@ -102,11 +144,11 @@ template <typename Acc, bool back> struct Preparer {
             const int64_t state = (int64_t)panel * PANEL + lane * STATES, left = args.scan.states - state;
             const int there = left < 0 ? 0 : left < STATES ? (int)left : STATES;
             Acc value[STATES] = {};
-            if (there > 0 && first + at < piece.count && (kind == 0 || args.dy.data))
-                load_four(view,
-                          first_row(args.scan, view, piece) + (first + at) * view.step + block.group * view.group +
-                              state * view.lane,
-                          there, value);
+            if (there > 0 && first + at < piece.count && (kind == 0 || args.dy.data)) {
+                const int64_t from = first_row(args.scan, view, piece) + (first + at) * view.step +
+                                     block.group * view.group + state * view.lane;
+                load_four(Column(view, from).data, view.dtype, view.lane, there, view.wide, value);
+            }
             bool finite = true;
 #pragma unroll
             for (int k = 0; k < STATES; k++) finite = finite && is_finite(value[k]);
@@ -125,18 +167,15 @@ template <typename Acc, bool back> struct Preparer {
     /* Rows of a tile that comes after the one at hand. */
     __device__ void look_ahead(const Piece &piece, int64_t first) const
     {
-        if (count == 0) return;
         const rl_s6_view *views[] = {&args.scan.x, &args.scan.delta, &args.dy, &args.scan.z};
+        if (count == 0 || first < 0) return;
 #pragma unroll
         for (int v = 0; v < 4; v++) {
-            const rl_s6_view &view = *views[v];
-            if (!view.data) continue;
-            const int64_t size = view.dtype == RILL_F64 ? 8 : view.dtype == RILL_F32 ? 4 : 2;
+            if (!views[v]->data) continue;
+            const Column column(column_of(*views[v], piece, first));
 #pragma unroll
-            for (int i = 0; i < QUADS; i++) {
-                const int64_t at = first + row + i * ROWS;
-                if (at >= 0 && at < piece.count) fetch_ahead((const char *)view.data + place(view, piece, at) * size);
-            }
+            for (int i = 0; i < QUADS; i++)
+                if (first + row + i * ROWS < piece.count) fetch_ahead(column.data + i * column.stride);
         }
     }
 };

@@ -142,7 +142,7 @@ template <typename Acc> struct Task {
             store_panel(chunk, tile, panel, leaves);
             if (panel == 0) clear_flags(parity ^ 1); /* of the tile before, in nobody's hands */
             __syncthreads();                         /* all sums are there, and all have left the stage */
-            if (walker.writes) finisher.finish_inputs(piece, first, panel, walker.steps);
+            if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel, walker.steps);
         }
         finisher.finish_steps(piece, first, walker.steps);
         parity ^= 1;

@@ -21,14 +21,12 @@ template <typename Acc> struct Walker {
     Lane lane;
     Acc rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES], carried[OWN][STATES], deltas[OWN];
     bool plain[OWN];
-    int steps;   /* of the tile */
-    bool fresh;  /* the tile's first step has no state before it */
-    bool writes; /* dB or dC are wanted */
+    int steps;  /* of the tile */
+    bool fresh; /* the tile's first step has no state before it */
 
     __device__ Walker(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles)
         : args(args), block(block), tiles(tiles)
     {
-        writes = args.dB.data || args.dC.data;
     }
 
     __device__ int64_t channel(int own) const
@@ -61,23 +59,17 @@ template <typename Acc> struct Walker {
     }
 
     /* Adds a step's Σ G B and Σ A G a h over the lanes of the channels: lane by lane another of the four numbers. */
-    __device__ Acc add_states(const Acc (&along_B)[OWN], const Acc (&along_delta)[OWN]) const
+    __device__ Acc add_states(Acc (&along_B)[OWN], Acc (&along_delta)[OWN]) const
     {
-        const bool second = lane.lane & 1, upper = lane.lane & 2;
-        Acc sum[OWN];
-#pragma unroll
-        for (int j = 0; j < OWN; j++) {
-            const Acc keep = second ? along_delta[j] : along_B[j], give = second ? along_B[j] : along_delta[j];
-            sum[j] = keep + __shfl_xor_sync(~0u, give, 2);
-        }
-        const Acc keep = upper ? sum[1] : sum[0], give = upper ? sum[0] : sum[1];
-        return keep + __shfl_xor_sync(~0u, give, 4);
+        const bool second = lane.lane & 1;
+        along_B[0] += __shfl_xor_sync(~0u, along_B[1], 4);
+        along_delta[0] += __shfl_xor_sync(~0u, along_delta[1], 4);
+        const Acc keep = second ? along_delta[0] : along_B[0], give = second ? along_B[0] : along_delta[0];
+        return keep + __shfl_xor_sync(~0u, give, 2);
     }
     __device__ Acc add_outputs(const Acc (&output)[OWN]) const
     {
-        const bool upper = lane.lane & 2;
-        const Acc keep = upper ? output[1] : output[0], give = upper ? output[0] : output[1];
-        const Acc sum = keep + __shfl_xor_sync(~0u, give, 4);
+        const Acc sum = output[0] + __shfl_xor_sync(~0u, output[1], 4);
         return sum + __shfl_xor_sync(~0u, sum, 2);
     }
 
@@ -182,7 +174,8 @@ template <typename Acc> struct Walker {
         }
     }
 
-    /* One step of a channel back. */
+    /* One step of a channel back.  `outputs`: with the sums that y is made of. */
+    template <bool outputs>
     __device__ void step_back(const Step<Acc> &step, int j, const Four<Acc> &b, const Four<Acc> &c,
                               const Acc (&before)[STATES], const Acc (&after)[STATES], const Acc (&decay)[STATES],
                               Sums &sums)
@@ -201,17 +194,17 @@ template <typename Acc> struct Walker {
             dA[j][k] = fma(step.delta, flow, dA[j][k]);
         }
         sums.along_delta[j] *= rate_unit<Acc>();
-        if (!args.needs_outputs) return;
 #pragma unroll
-        for (int k = 0; k < STATES; k++) sums.output[j] = fma(c.state[k], after[k], sums.output[j]);
+        for (int k = 0; k < STATES; k++)
+            if (outputs) sums.output[j] = fma(c.state[k], after[k], sums.output[j]);
     }
 
-    __device__ void put_sums(int t, int panel, Sums &sums)
+    template <bool outputs> __device__ void put_sums(int t, int panel, Sums &sums)
     {
-        const int kind = lane.lane & 1, column = lane.column_of(lane.lane / 2);
+        const int kind = lane.lane & 1, column = lane.column_of(0);
         put(tiles.sums[t][kind][column], add_states(sums.along_B, sums.along_delta), panel);
-        if (writes) tiles.bc[threadIdx.x / 32][t][number()] = add_channels(sums.dB, sums.dC);
-        if (!args.needs_outputs) return;
+        tiles.bc[threadIdx.x / 32][t][number()] = add_channels(sums.dB, sums.dC);
+        if (!outputs) return;
         const Acc output = add_outputs(sums.output);
         if (kind == 0) put(tiles.outputs[t][column], output, panel);
     }
@@ -221,7 +214,7 @@ template <typename Acc> struct Walker {
         return *(const Four<Acc> *)&rows[t][lane.order][lane.lane * STATES];
     }
 
-    __device__ void walk_part(int part, int panel)
+    template <bool outputs> __device__ void walk_part(int part, int panel)
     {
         constexpr int COUNT = PART<Acc>;
         const int begin = part * COUNT;
@@ -235,8 +228,9 @@ template <typename Acc> struct Walker {
             Sums sums = {};
 #pragma unroll
             for (int j = 0; j < OWN; j++)
-                step_back(tiles.step[begin + t][lane.column_of(j)], j, b, c, h[t][j], h[t + 1][j], decay[t][j], sums);
-            put_sums(begin + t, panel, sums);
+                step_back<outputs>(tiles.step[begin + t][lane.column_of(j)], j, b, c, h[t][j], h[t + 1][j],
+                                   decay[t][j], sums);
+            put_sums<outputs>(begin + t, panel, sums);
         }
     }
 
@@ -262,9 +256,9 @@ template <typename Acc> struct Walker {
                     step_plainly(step, j, panel, t, place_of_x(chunk.piece, first + t, j), b, c, before[j], after[j],
                                  decay[j], sums);
                 else
-                    step_back(step, j, b, c, before[j], after[j], decay[j], sums);
+                    step_back<true>(step, j, b, c, before[j], after[j], decay[j], sums);
             }
-            put_sums(t, panel, sums);
+            put_sums<true>(t, panel, sums);
         }
     }
 
@@ -289,7 +283,7 @@ template <typename Acc> struct Walker {
         }
     }
 
-    template <bool mixed>
+    template <bool mixed, bool outputs>
     __device__ void walk_parts(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES])
     {
         leave_starts<mixed>(panel, h);
@@ -298,7 +292,7 @@ template <typename Acc> struct Walker {
             if (mixed)
                 walk_mixed_part(part, panel, chunk, first);
             else
-                walk_part(part, panel);
+                walk_part<outputs>(part, panel);
         }
     }
 
@@ -315,9 +309,11 @@ template <typename Acc> struct Walker {
             tiles.entering[j][threadIdx.x] = entering;
         }
         if (__any_sync(~0u, plain[0] || plain[1]))
-            walk_parts<true>(panel, chunk, first, h);
+            walk_parts<true, true>(panel, chunk, first, h);
+        else if (args.needs_outputs)
+            walk_parts<false, true>(panel, chunk, first, h);
         else
-            walk_parts<false>(panel, chunk, first, h);
+            walk_parts<false, false>(panel, chunk, first, h);
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             const Four<Acc> entering = tiles.entering[j][threadIdx.x];

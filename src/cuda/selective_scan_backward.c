@@ -79,6 +79,16 @@ static rl_s6_back_args resolve(const rl_selective_scan_backward_problem *p)
     };
 }
 
+/* Whether four neighbours are one access in all tensors by channel. */
+static bool all_wide(const rl_s6_back_args *args)
+{
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->scan.z, &args->dy,
+                                 &args->dx,     &args->ddelta,     &args->dz};
+    for (int i = 0; i < 7; i++)
+        if (views[i]->data && !views[i]->wide) return false;
+    return true;
+}
+
 static bool is_f64(const rl_s6_back_args *args)
 {
     return args->scan.x.dtype == RILL_F64;
@@ -241,6 +251,7 @@ rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_sele
 {
     rl_s6_back_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
+    args.scan.wide = all_wide(&args);
     cut(context, &args);
     rill_status status = take_scratch(context, &args);
     if (status == RILL_OK) status = launch_walks(context, &args);
