@@ -237,6 +237,7 @@ const rl_backend rl_backend_cuda = {
     .scan = rl_cuda_scan,
     .scan_backward = rl_cuda_scan_backward,
     .selective_scan = rl_cuda_selective_scan,
+    .selective_scan_backward = rl_cuda_selective_scan_backward,
     .selective_layer = rl_cuda_selective_layer,
     .linear_attention = rl_cuda_linear_attention,
     .linear_attention_backward = rl_cuda_linear_attention_backward,

@@ -13,6 +13,12 @@ enum {
     RL_S6_BACK_CHANNEL_THREADS = 2 /* threads of a block for each of its channels */
 };
 
+/*
+ * What a chunk holds that the fast order cannot take: in the low bits the first of its tiles that has it for the
+ * states, or RL_S6_BACK_NONE; and whether it has any for the gradients.
+ */
+enum { RL_S6_BACK_NONE = (1 << 30) - 1, RL_S6_BACK_WILD_GRADIENTS = 1 << 30, RL_S6_BACK_LAST_PLAIN = 65534 };
+
 /* A gradient of a parameter: [channels, states], or [channels] with no stride along states. */
 typedef struct rl_s6_target {
     void *data;
@@ -34,6 +40,7 @@ typedef struct rl_s6_back_args {
     rl_s6_target dA, dD, dbias;
     int64_t groups, run, pieces;
     int64_t rows;       /* of dB and dC: batch x length */
+    bool clamps;        /* a step size may be clamped */
     bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */
     bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
     bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
@@ -44,9 +51,9 @@ typedef struct rl_s6_back_args {
                           states that it starts from.  This and the next only where there are chunks */
     void *backs;       /* the same of the gradients that run against time */
     double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
-    int32_t *wild;     /* [sequences, chunks, channels]: whether a chunk needs the loop's own order */
-    uint8_t *plain;    /* [sequences, chunks, channels, states]: whether `kept` are the states, or what is to be added
-                          to those that the chunk starts from */
+    int32_t *wild;     /* [sequences, chunks, channels]: what of a chunk needs the loop's order */
+    uint16_t *plain;   /* [sequences, chunks, channels, states]: the first of a chunk's tiles of which `kept` is the
+                          state, not what is to be added to what the chunk makes of the state that it starts from */
     void *A_parts;     /* [pieces, channels, states] Acc, as is all that follows */
     void *D_parts;     /* [pieces, channels] */
     void *bias_parts;  /* [pieces, channels] */

@@ -38,7 +38,7 @@ static inline int64_t rl_s6_back_time(int64_t tasks, int64_t length, int64_t chu
 /* Bytes that chunks need: their ends, their parameters' gradients, their sums. */
 static inline int64_t rl_s6_back_chunk_bytes(int64_t sequences, int64_t channels, int64_t states, int64_t element)
 {
-    return sequences * channels * (states * (3 * element + 1) + 2 * element + 12);
+    return sequences * channels * (states * (3 * element + 2) + 2 * element + 12);
 }
 
 #endif

@@ -96,7 +96,8 @@ template <bool backward> struct Wave {
     __device__ __forceinline__ void fetch_before() const
     {
         const float *from = place.at(args, scan.before) - place.lane;
-        for (int k = place.lane; k < place.count && scan.before.data; k += 32) prefetch(from + k * scan.before.step);
+        for (int k = place.lane; k < place.count && scan.before.data; k += 32)
+            fetch_ahead(from + k * scan.before.step);
     }
 
     /* A step that nothing precedes drops what would enter it. */

@@ -21,6 +21,8 @@
 #ifndef RL_CUDA_SELECTIVE_SCAN_BACK_CUH
 #define RL_CUDA_SELECTIVE_SCAN_BACK_CUH
 
+#include <machine/copies.cuh>
+
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_back_args.h"
@@ -41,6 +43,18 @@ template <typename Acc> constexpr int THREADS = CHANNELS<Acc> *RL_S6_BACK_CHANNE
 template <typename Acc> struct alignas(16) Step {
     Acc delta, input, du, slope; /* δ, δx, the gradient of Σ C h, of δ along what is stored */
 };
+
+/* What the fast order cannot take: of a step, in the states after it; in the gradients of it and of those before. */
+enum Flag { STATES_WILD = 1, GRADIENTS_WILD = 2 };
+
+template <typename Acc> __device__ inline bool is_wild_state(const Step<Acc> &step)
+{
+    return !is_tame(step.delta, step.input);
+}
+template <typename Acc> __device__ inline bool is_wild_gradient(const Step<Acc> &step)
+{
+    return !is_tame(step.delta, step.du);
+}
 
 template <typename Acc> struct alignas(16) Four {
     Acc state[STATES];
@@ -173,7 +187,8 @@ __device__ inline double decay_of(double delta, double rate)
 }
 __device__ inline float rate_of(float a)
 {
-    return fmaxf(a * 1.44269504088896341f, -FLT_MAX);
+    const float rate = a * 1.44269504088896341f;
+    return rate < -FLT_MAX ? -FLT_MAX : rate; /* NaN stays */
 }
 __device__ inline double rate_of(double a)
 {
@@ -220,12 +235,6 @@ __device__ inline double gate_slope(double value)
 {
     const double sigma = 1.0 / (1.0 + exp(-value));
     return sigma * (1.0 + value * (1.0 - sigma));
-}
-
-/* Brings rows of memory that will be read soon into the L2 cache. */
-__device__ inline void fetch_ahead(const void *address)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 #include "selective_scan_back_prepare.cuh"

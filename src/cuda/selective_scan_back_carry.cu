@@ -8,6 +8,8 @@
  * could lose or spoil what the plain loop computes; such a chunk is run here again, step by step in the loop's own
  * order, and leaves the states before its tiles as they are.
  */
+#include <machine/kernel.cuh>
+
 #include "s6_back_kernels.h"
 #include "selective_scan_back.cuh"
 
@@ -64,16 +66,44 @@ template <typename Acc> struct Carrier {
         return size[0];
     }
 
-    /* A chunk forward in the loop's own order, which leaves the states before its tiles. */
-    __device__ Acc run_forward(const Chunk &chunk, Acc h) const
+    __device__ int64_t kept_row(const Chunk &chunk, int64_t tile) const
     {
+        return (chunk.kept + tile) * args.scan.channels + channel;
+    }
+
+    /* The state before a tile, of a chunk that starts from h, as the walk back takes it. */
+    __device__ Acc before(const Chunk &chunk, int64_t tile, Acc h) const
+    {
+        if (tile == 0) return h;
+        const Acc kept = ((const Acc *)args.kept)[kept_row(chunk, tile) * args.scan.states + state];
+        return fma(long_decay(rate_of(a), ((const Acc *)args.kept_sums)[kept_row(chunk, tile)]), h, kept);
+    }
+
+    /* The first tile of a chunk that must be run in the loop's own order: those before it keep their bits. */
+    __device__ int64_t first_wild(const Chunk &chunk, int wild, Acc h) const
+    {
+        const int64_t noted = wild & RL_S6_BACK_NONE;
+        int64_t first = noted < chunk.tiles ? noted : chunk.tiles - 1;
+        if (first > RL_S6_BACK_LAST_PLAIN - 1) first = RL_S6_BACK_LAST_PLAIN - 1;
+        if (!(a <= 0) || !is_finite(h)) return 0;
+        for (int64_t tile = 1; tile <= first; tile++)
+            if (!is_finite(before(chunk, tile, h))) return tile - 1;
+        return first;
+    }
+
+    /* A chunk forward, from a wild tile on in the loop's own order, which leaves the states before its tiles. */
+    __device__ Acc run_forward(int64_t index, int wild, Acc h) const
+    {
+        const Chunk chunk = locate_chunk(args.scan, sequence, index);
         const Piece &piece = chunk.piece;
-        bool fresh = piece.starts && !args.scan.h_init.data;
-        for (int64_t k = 0; k < piece.count; k++) {
-            if (k > 0 && k % TILE == 0) {
-                const int64_t kept = (chunk.kept + k / TILE) * args.scan.channels + channel;
-                ((Acc *)args.kept)[kept * args.scan.states + state] = h;
-            }
+        if (chunk.tiles == 0) return h;
+        const int64_t first = first_wild(chunk, wild, h);
+        bool fresh = first == 0 && piece.starts && !args.scan.h_init.data;
+        h = before(chunk, first, h);
+        args.plain[place(index)] = (uint16_t)(first + 1);
+        for (int64_t k = first * TILE; k < piece.count; k++) {
+            if (k > first * TILE && k % TILE == 0)
+                ((Acc *)args.kept)[kept_row(chunk, k / TILE) * args.scan.states + state] = h;
             const Acc size = load_size(piece, k), x = load(args.scan.x, piece, k);
             const Acc input = size * x * load_input(args.scan.B, piece, k);
             h = fresh ? input : advance(exponential(size * a), h, input);
@@ -109,9 +139,14 @@ template <typename Acc> struct Carrier {
     __device__ void carry_whole() const
     {
         const Acc h = load_state(args.scan.h_init);
-        const bool tame = !args.wild[row(0)] && a <= 0 && is_finite(h) && keeps_finite();
-        args.plain[place(0)] = !tame;
-        if (!tame) run_forward(locate_chunk(args.scan, sequence, 0), h);
+        const int wild = args.wild[row(0)];
+        args.plain[place(0)] = RL_S6_BACK_LAST_PLAIN + 1;
+        if (!has_none(wild) || !(a <= 0) || !is_finite(h) || !keeps_finite()) run_forward(0, wild, h);
+    }
+
+    __device__ static bool has_none(int wild)
+    {
+        return (wild & RL_S6_BACK_NONE) == RL_S6_BACK_NONE;
     }
 
     /* Of chunks first .. first + AHEAD - 1, in memory order. */
@@ -136,7 +171,7 @@ template <typename Acc> struct Carrier {
     __device__ bool pass(const Summaries &of, int k, Acc value, Acc &next) const
     {
         next = fma(exponential((Acc)(a * of.sum[k])), value, of.local[k]);
-        return !of.wild[k] && a <= 0 && is_finite(value) && is_finite(next);
+        return a <= 0 && is_finite(value) && is_finite(next);
     }
 
     __device__ void carry_states() const
@@ -149,9 +184,9 @@ template <typename Acc> struct Carrier {
             for (int k = 0; k < AHEAD; k++) {
                 if (first + k >= args.scan.chunks) continue;
                 ((Acc *)args.ends)[place(first + k)] = h;
-                const bool tame = pass(of, k, h, next);
-                args.plain[place(first + k)] = !tame;
-                h = tame ? next : run_forward(locate_chunk(args.scan, sequence, first + k), h);
+                args.plain[place(first + k)] = RL_S6_BACK_LAST_PLAIN + 1;
+                const bool tame = pass(of, k, h, next) && has_none(of.wild[k]);
+                h = tame ? next : run_forward(first + k, of.wild[k], h);
             }
         }
     }
@@ -168,7 +203,8 @@ template <typename Acc> struct Carrier {
                 if (chunk < 0) continue;
                 ((Acc *)args.backs)[place(chunk)] = G;
                 if (chunk == 0) continue;
-                G = pass(of, k, G, next) ? next : run_back(locate_chunk(args.scan, sequence, chunk), G);
+                const bool tame = pass(of, k, G, next) && !(of.wild[k] & RL_S6_BACK_WILD_GRADIENTS);
+                G = tame ? next : run_back(locate_chunk(args.scan, sequence, chunk), G);
             }
         }
     }
@@ -195,5 +231,5 @@ template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_
 
 const void *rl_s6_back_carry_kernel(bool f64)
 {
-    return f64 ? (const void *)carry_kernel<double> : (const void *)carry_kernel<float>;
+    return f64 ? kernel_address<carry_kernel<double>>() : kernel_address<carry_kernel<float>>();
 }

@@ -31,7 +31,7 @@ template <typename Acc> struct Finisher {
         preparer.store(preparer.column_of(args.dz, piece, first), quad, dz);
     }
 
-    /* dx, ddelta of a quad, and its part of ddelta_bias. */
+    /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
     __device__ void finish_quad(int at, const Acc (&x)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
     {
         const int column = preparer.column;
@@ -41,7 +41,8 @@ template <typename Acc> struct Finisher {
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             const Step<Acc> own = tiles.step[at][column + k];
-            const Acc whole = along_delta.state[k] + x[k] * along_B.state[k];
+            const Acc along_x = args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
+            const Acc whole = along_delta.state[k] + along_x;
             dx[k] = own.delta * along_B.state[k];
             ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
             bias.state[k] += ddelta[k];

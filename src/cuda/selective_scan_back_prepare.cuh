@@ -22,7 +22,7 @@ struct Column {
  * only the walk back needs.
  */
 template <typename Acc, bool back> struct Preparer {
-    static constexpr int BATCH = back ? QUADS : 2; /* quads whose loads are issued together */
+    static constexpr int BATCH = back && sizeof(Acc) == 4 ? 2 : 1; /* quads whose loads are issued together */
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -61,18 +61,34 @@ template <typename Acc, bool back> struct Preparer {
     }
 
     /* δ and its slope from what is stored. */
-    __device__ void size_step(Acc value, Step<Acc> &step) const
+    __device__ void size_steps(const Acc (&raw)[4], const Acc (&bias)[4], Step<Acc> (&step)[4]) const
     {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const Acc value = raw[k] + bias[k];
+            step[k].delta = value;
+            step[k].slope = 1;
+            if (args.scan.softplus && back)
+                soften(value, step[k].delta, step[k].slope);
+            else if (args.scan.softplus)
+                step[k].delta = softplus(value);
+        }
+        if (!args.clamps) return;
         const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
-        Acc slope = 1;
-        if (args.scan.softplus && back)
-            soften(value, value, slope);
-        else if (args.scan.softplus)
-            value = softplus(value);
-        if (value < low || value > high) slope = -1;
-        value = value < low ? low : value;
-        step.delta = value > high ? high : value;
-        step.slope = slope;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const Acc value = step[k].delta;
+            if (value < low || value > high) step[k].slope = -1;
+            step[k].delta = value < low ? low : value > high ? high : value;
+        }
+    }
+
+    /* Channels that do not exist. */
+    __device__ void drop(Step<Acc> (&step)[4]) const
+    {
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (k >= count) step[k] = {};
     }
 
     /* Channels for the loop's own order. */
@@ -86,8 +102,11 @@ template <typename Acc, bool back> struct Preparer {
         }
         if (least >= 0 && size <= Limits<Acc>::tame) return;
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (!is_tame(step[k].delta, step[k].input) || !is_finite(step[k].du)) atomicOr(&flags[column + k], 1);
+        for (int k = 0; k < 4; k++) {
+            const int wild =
+                (is_wild_state(step[k]) ? STATES_WILD : 0) | (is_wild_gradient(step[k]) ? GRADIENTS_WILD : 0);
+            if (wild) atomicOr(&flags[column + k], wild);
+        }
     }
 
     /* Steps first.. of a piece.  Steps and channels that do not exist become zeros: they do nothing. */
@@ -118,13 +137,17 @@ template <typename Acc, bool back> struct Preparer {
                 const int at = row + (quad + i) * ROWS;
                 Step<Acc> step[4] = {};
                 if (at < left) {
+                    size_steps(raw_delta[i], bias, step);
 #pragma unroll
                     for (int k = 0; k < 4; k++) {
-                        size_step(raw_delta[i][k] + bias[k], step[k]);
                         step[k].input = step[k].delta * raw_x[i][k];
-                        step[k].du = has_z ? raw_dy[i][k] * gate(raw_z[i][k]) : raw_dy[i][k];
-                        if (k >= count) step[k] = {};
+                        step[k].du = raw_dy[i][k];
                     }
+                    if (has_z) {
+#pragma unroll
+                        for (int k = 0; k < 4; k++) step[k].du *= gate(raw_z[i][k]);
+                    }
+                    if (count < 4) drop(step);
                     flag(step, flags);
                 }
 #pragma unroll
@@ -133,10 +156,10 @@ template <typename Acc, bool back> struct Preparer {
         }
     }
 
-    /* B and C of a panel, each lane's states in `orders` orders; a value that is not finite flags all channels. */
+    /* B and C of a panel, each lane's states in `orders` orders. */
     template <int orders>
     __device__ void put_inputs(const Piece &piece, int64_t first, int panel, Acc (*B)[orders][PANEL],
-                               Acc (*C)[orders][PANEL], int *flags) const
+                               Acc (*C)[orders][PANEL]) const
     {
         for (int i = threadIdx.x; i < 2 * TILE * LANES; i += blockDim.x) {
             const int lane = i % LANES, at = i / LANES % TILE, kind = i / (LANES * TILE);
@@ -149,10 +172,6 @@ template <typename Acc, bool back> struct Preparer {
                                      block.group * view.group + state * view.lane;
                 load_four(Column(view, from).data, view.dtype, view.lane, there, view.wide, value);
             }
-            bool finite = true;
-#pragma unroll
-            for (int k = 0; k < STATES; k++) finite = finite && is_finite(value[k]);
-            for (int k = 0; k < block.channels && !finite; k++) atomicOr(&flags[k], 1);
             Acc(*to)[PANEL] = kind ? C[at] : B[at];
 #pragma unroll
             for (int order = 0; order < orders; order++) {

@@ -1,4 +1,6 @@
 /* The last kernels of the selective scan's gradients (selective_scan_back.cuh): sums in one fixed order. */
+#include <machine/kernel.cuh>
+
 #include "s6_back_kernels.h"
 #include "selective_scan_back.cuh"
 
@@ -78,10 +80,10 @@ template <typename Acc> __global__ void parameters_kernel(const __grid_constant_
 
 const void *rl_s6_back_sum_kernel(bool f64)
 {
-    return f64 ? (const void *)sum_kernel<double> : (const void *)sum_kernel<float>;
+    return f64 ? kernel_address<sum_kernel<double>>() : kernel_address<sum_kernel<float>>();
 }
 
 const void *rl_s6_back_parameters_kernel(bool f64)
 {
-    return f64 ? (const void *)parameters_kernel<double> : (const void *)parameters_kernel<float>;
+    return f64 ? kernel_address<parameters_kernel<double>>() : kernel_address<parameters_kernel<float>>();
 }

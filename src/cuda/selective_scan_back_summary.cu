@@ -8,6 +8,8 @@
  * so that one walk forward, with one exponential a step, gives both.  Tiles are walked from zero each and joined by
  * exp(A Σδ), with accurate exponentials: errors of the rough ones last no longer than a tile.
  */
+#include <machine/kernel.cuh>
+
 #include "s6_back_kernels.h"
 #include "selective_scan_back.cuh"
 
@@ -19,7 +21,7 @@ namespace
 template <typename Acc> struct Tiles {
     Step<Acc> step[TILE][CHANNELS<Acc>];
     alignas(16) Acc B[TILE][1][PANEL], C[TILE][1][PANEL];
-    int flags[CHANNELS<Acc>];
+    int flags[CHANNELS<Acc>], first[CHANNELS<Acc>]; /* the first tile with a wild state */
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
@@ -132,16 +134,20 @@ template <typename Acc, bool split> struct Summary {
         const bool resident = panels == 1; /* states stay in registers from tile to tile */
         Preparer<Acc, false> preparer(args, block);
         double total[OWN] = {};
-        for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) tiles.flags[k] = 0;
+        for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) {
+            tiles.flags[k] = 0;
+            tiles.first[k] = RL_S6_BACK_NONE;
+        }
         if (chunk.tiles == 0) leave_nothing();
         for (int64_t tile = 0; tile < chunk.tiles; tile++) {
             Acc sum[OWN];
             for (int panel = 0; panel < panels; panel++) {
                 __syncthreads(); /* flags are clear, and all have left the tiles of the stage before */
                 if (panel == 0) preparer.put_steps(chunk.piece, tile * TILE, tiles.step, tiles.flags);
-                preparer.template put_inputs<1>(chunk.piece, tile * TILE, panel, tiles.B, tiles.C, tiles.flags);
+                preparer.template put_inputs<1>(chunk.piece, tile * TILE, panel, tiles.B, tiles.C);
                 if (panel == 0) preparer.look_ahead(chunk.piece, (tile + 1) * TILE);
                 __syncthreads(); /* the stage is prepared */
+                if (panel == 0) note_wild(tile);
                 if (!resident || tile == 0) load_panel(tile, panel);
                 walk(sum);
                 store_panel(tile, panel, !resident || tile + 1 == chunk.tiles);
@@ -157,6 +163,14 @@ template <typename Acc, bool split> struct Summary {
         note(total);
     }
 
+    /* A thread notes its own channel alone: it meets its note again. */
+    __device__ void note_wild(int64_t tile)
+    {
+        const int k = threadIdx.x;
+        if (k >= block.channels || !(tiles.flags[k] & STATES_WILD) || tiles.first[k] != RL_S6_BACK_NONE) return;
+        tiles.first[k] = tile < RL_S6_BACK_NONE ? (int)tile : RL_S6_BACK_NONE - 1;
+    }
+
     __device__ void leave_nothing()
     {
         __syncthreads(); /* flags are clear */
@@ -168,21 +182,20 @@ template <typename Acc, bool split> struct Summary {
 
     __device__ void note(const double (&total)[OWN])
     {
-        if (lane.lane != 0) return;
-        for (int j = 0; j < OWN; j++) {
-            if (lane.column_of(j) >= block.channels) continue;
-            const int64_t at = end_row() * args.scan.channels + channel(j);
-            args.wild[at] = tiles.flags[lane.column_of(j)];
-            if (split) args.step_sums[at] = total[j];
-        }
+        const int64_t at = end_row() * args.scan.channels;
+        for (int j = 0; j < OWN && split; j++)
+            if (lane.lane == 0 && lane.column_of(j) < block.channels) args.step_sums[at + channel(j)] = total[j];
+        const int k = threadIdx.x;
+        if (k >= block.channels) return;
+        args.wild[at + block.channel + k] =
+            tiles.first[k] | (tiles.flags[k] & GRADIENTS_WILD ? RL_S6_BACK_WILD_GRADIENTS : 0);
     }
 };
 
 template <typename Acc, bool split>
 __global__ void __launch_bounds__(THREADS<Acc>, 2) summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    extern __shared__ __align__(16) unsigned char memory[];
-    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
+    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared());
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
         const int64_t piece = task / args.scan.blocks, sequence = piece / args.scan.chunks;
         const Block block = locate_block(args.scan, task - piece * args.scan.blocks);
@@ -196,8 +209,10 @@ __global__ void __launch_bounds__(THREADS<Acc>, 2) summary_kernel(const __grid_c
 
 const void *rl_s6_back_summary_kernel(bool f64, bool split)
 {
-    if (f64) return split ? (const void *)summary_kernel<double, true> : (const void *)summary_kernel<double, false>;
-    return split ? (const void *)summary_kernel<float, true> : (const void *)summary_kernel<float, false>;
+    if (f64)
+        return split ? kernel_address<summary_kernel<double, true>>()
+                     : kernel_address<summary_kernel<double, false>>();
+    return split ? kernel_address<summary_kernel<float, true>>() : kernel_address<summary_kernel<float, false>>();
 }
 
 size_t rl_s6_back_summary_shared(bool f64)

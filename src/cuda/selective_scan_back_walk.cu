@@ -1,4 +1,6 @@
 /* The third kernel of the selective scan's gradients: see selective_scan_back.cuh. */
+#include <machine/kernel.cuh>
+
 #include "s6_back_kernels.h"
 #include "selective_scan_back.cuh"
 
@@ -73,7 +75,7 @@ template <typename Acc> struct Task {
     {
         if (tile == 0) return starting(chunk.piece, own, state);
         const Acc kept = ((const Acc *)args.kept)[place(chunk.kept + tile, own, state)];
-        if (args.plain[place(end_row(chunk.piece), own, state)]) return kept;
+        if (tile >= args.plain[place(end_row(chunk.piece), own, state)]) return kept;
         const int64_t at = (chunk.kept + tile) * args.scan.channels + walker.channel(own);
         return fma(long_decay(rate, ((const Acc *)args.kept_sums)[at]), starting(chunk.piece, own, state), kept);
     }
@@ -133,11 +135,11 @@ template <typename Acc> struct Task {
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
+            load_panel(chunk, tile, panel, tile + 1 == chunk.tiles, begins, h);
             if (panel == 0) preparer.put_steps(piece, first, tiles.step, tiles.flags[parity]);
-            preparer.template put_inputs<ORDERS>(piece, first, panel, tiles.B, tiles.C, tiles.flags[parity]);
+            preparer.template put_inputs<ORDERS>(piece, first, panel, tiles.B, tiles.C);
             if (panel == 0) preparer.look_ahead(piece, first - TILE);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
-            load_panel(chunk, tile, panel, tile + 1 == chunk.tiles, begins, h);
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
             store_panel(chunk, tile, panel, leaves);
             if (panel == 0) clear_flags(parity ^ 1); /* of the tile before, in nobody's hands */
@@ -211,8 +213,7 @@ template <typename Acc> struct Task {
 template <typename Acc>
 __global__ void __launch_bounds__(THREADS<Acc>, 1) walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    extern __shared__ __align__(16) unsigned char memory[];
-    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
+    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared());
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
         const Block block = locate_block(args.scan, task - index * args.scan.blocks);
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(THREADS<Acc>, 1) walk_kernel(const __grid_cons
 
 const void *rl_s6_back_walk_kernel(bool f64)
 {
-    return f64 ? (const void *)walk_kernel<double> : (const void *)walk_kernel<float>;
+    return f64 ? kernel_address<walk_kernel<double>>() : kernel_address<walk_kernel<float>>();
 }
 
 size_t rl_s6_back_walk_shared(bool f64)

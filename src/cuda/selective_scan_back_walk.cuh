@@ -7,9 +7,9 @@
  * time would take their errors on from tile to tile: so what entered the tile goes through it a second time, by the
  * rough decays alone (`carried`), and is in the end replaced by its product with exp(A Σδ).
  *
- * A channel of a tile is `plain` where a decay may grow, or a step or a state is not finite: it takes accurate
- * exponentials and every product and sum as the plain loop has them, in the same walk.  The others have the same bits
- * with and without it.
+ * From the first step on where a decay may grow, or a step or the state is not finite, a state is `plain`: it takes
+ * accurate exponentials, and every product and sum as the plain loop has them, in the same walk.  So with gradients,
+ * from the last such step back, whether states are plain or not.  What comes before has the same bits as without.
  */
 
 template <typename Acc> struct Walker {
@@ -20,9 +20,10 @@ template <typename Acc> struct Walker {
     Tiles<Acc> &tiles;
     Lane lane;
     Acc rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES], carried[OWN][STATES], deltas[OWN];
-    bool plain[OWN];
-    int steps;  /* of the tile */
-    bool fresh; /* the tile's first step has no state before it */
+    int h_from[OWN], G_from[OWN]; /* states are plain from this step on, gradients from this one back */
+    unsigned h_plain, G_plain;    /* of the thread's states, a bit each: those that are so in the whole tile */
+    int steps;                    /* of the tile */
+    bool fresh;                   /* the tile's first step has no state before it */
 
     __device__ Walker(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles)
         : args(args), block(block), tiles(tiles)
@@ -98,11 +99,13 @@ template <typename Acc> struct Walker {
         }
     }
 
-    /* A decay as a plain channel has it. */
-    __device__ Acc plain_decay(int j, int panel, int k, Acc delta) const
+    __device__ bool is_plain_state(int j, int k, int t) const
     {
-        return has(j, panel, k) ? exponential(delta * load_A<Acc>(args.scan, channel(j), lane.state_of(panel, k)))
-                                : Acc(1);
+        return (h_plain >> (j * STATES + k) & 1) || t >= h_from[j];
+    }
+    __device__ bool is_plain_gradient(int j, int k, int t) const
+    {
+        return (G_plain >> (j * STATES + k) & 1) || t <= G_from[j];
     }
 
     /* One step forward; its decays are left in `decay`. */
@@ -119,10 +122,11 @@ template <typename Acc> struct Walker {
                 const Acc added = step.input * b.state[k], was = before[j][k]; /* may lie where `after` does */
                 decay[j][k] = decay_of(step.delta, rate[j][k]);
                 after[j][k] = fma(decay[j][k], was, added);
-                if (!mixed || !plain[j]) continue;
-                decay[j][k] = plain_decay(j, panel, k, step.delta);
-                after[j][k] = fresh && t == 0 ? added : advance(decay[j][k], was, added);
-                if (!has(j, panel, k)) after[j][k] = 0; /* infinities must not meet its zeros */
+                if (!mixed || !is_plain_state(j, k, t)) continue;
+                after[j][k] = 0; /* infinities must not meet the zeros of a state that does not exist */
+                if (!has(j, panel, k)) continue;
+                const Acc a = load_A<Acc>(args.scan, channel(j), lane.state_of(panel, k));
+                after[j][k] = fresh && t == 0 ? added : advance(exponential(step.delta * a), was, added);
             }
         }
     }
@@ -147,31 +151,43 @@ template <typename Acc> struct Walker {
         Acc dB[STATES], dC[STATES], along_B[OWN], along_delta[OWN], output[OWN];
     };
 
-    /* One step of a plain channel back, in the reference's order. */
-    __device__ void step_plainly(const Step<Acc> &step, int j, int panel, int t, int64_t x_at, const Four<Acc> &b,
-                                 const Four<Acc> &c, const Acc (&before)[STATES], const Acc (&after)[STATES],
-                                 const Acc (&decay)[STATES], Sums &sums)
+    /* One step of a channel back with plain states or gradients, in the reference's order. */
+    __device__ void step_mixed(const Step<Acc> &step, int j, int panel, int t, Acc x, const Four<Acc> &b,
+                               const Four<Acc> &c, const Acc (&before)[STATES], const Acc (&after)[STATES],
+                               Sums &sums)
     {
         const bool has_dy = args.dy.data, first = fresh && t == 0;
-        const Acc x = load_any<Acc>(args.scan.x.data, args.scan.x.dtype, x_at);
+        Acc plain_delta = 0;
+        deltas[j] += step.delta;
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
             if (!has(j, panel, k)) continue;
-            const Acc held = first ? Acc(0) : decay[k] * before[k];
-            const Acc a = load_A<Acc>(args.scan, channel(j), lane.state_of(panel, k));
+            const bool plain_h = is_plain_state(j, k, t), plain_G = is_plain_gradient(j, k, t);
+            const Acc decay = decay_of(step.delta, rate[j][k]);
             if (has_dy) {
-                G[j][k] = advance(step.du, c.state[k], G[j][k]);
-                sums.dC[k] += step.du * after[k];
+                G[j][k] = plain_G ? advance(step.du, c.state[k], G[j][k]) : fma(step.du, c.state[k], G[j][k]);
+                sums.dC[k] = fma(step.du, after[k], sums.dC[k]);
                 sums.output[j] = fma(c.state[k], after[k], sums.output[j]);
             }
-            sums.dB[k] += G[j][k] * step.input;
-            sums.along_B[j] += G[j][k] * b.state[k];
-            /* The other part of it is x Σ G B; where x is infinite, only its terms show what the sum is. */
-            if (!first) sums.along_delta[j] += G[j][k] * (a * held);
-            if (!is_finite(x)) sums.along_delta[j] += G[j][k] * (b.state[k] * x);
+            sums.dB[k] = fma(step.input, G[j][k], sums.dB[k]);
+            sums.along_B[j] = fma(G[j][k], b.state[k], sums.along_B[j]);
+            carried[j][k] *= decay;
+            if (!plain_h && !plain_G) {
+                G[j][k] *= decay;
+                const Acc flow = G[j][k] * before[k];
+                sums.along_delta[j] = fma(rate[j][k], flow, sums.along_delta[j]);
+                dA[j][k] = fma(step.delta, flow, dA[j][k]);
+                continue;
+            }
+            const Acc a = load_A<Acc>(args.scan, channel(j), lane.state_of(panel, k));
+            const Acc right = exponential(step.delta * a), held = first ? Acc(0) : right * before[k];
+            /* The other part of the sum is x Σ G B; where x is infinite, only its terms show what that is. */
+            if (!is_finite(x)) plain_delta += G[j][k] * (b.state[k] * x);
+            if (!first) plain_delta += G[j][k] * (a * held);
             if (!first) dA[j][k] += G[j][k] * (step.delta * held);
-            G[j][k] = first ? Acc(0) : decay[k] * G[j][k];
+            G[j][k] = !plain_G ? decay * G[j][k] : first ? Acc(0) : right * G[j][k];
         }
+        sums.along_delta[j] = sums.along_delta[j] * rate_unit<Acc>() + plain_delta;
     }
 
     /* One step of a channel back.  `outputs`: with the sums that y is made of. */
@@ -251,36 +267,42 @@ template <typename Acc> struct Walker {
             advance_step<true>(t, panel, before, after, decay);
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
-                const Step<Acc> &step = tiles.step[t][lane.column_of(j)];
-                if (plain[j])
-                    step_plainly(step, j, panel, t, place_of_x(chunk.piece, first + t, j), b, c, before[j], after[j],
-                                 decay[j], sums);
-                else
-                    step_back<true>(step, j, b, c, before[j], after[j], decay[j], sums);
+                const rl_s6_view &x = args.scan.x;
+                const bool exists = lane.column_of(j) < block.channels;
+                const int64_t x_at =
+                    first_row(args.scan, x, chunk.piece) + (first + t) * x.step + channel(j) * x.lane;
+                step_mixed(tiles.step[t][lane.column_of(j)], j, panel, t,
+                           exists ? load_any<Acc>(x.data, x.dtype, x_at) : Acc(0), b, c, before[j], after[j], sums);
             }
             put_sums<true>(t, panel, sums);
         }
     }
 
-    __device__ int64_t place_of_x(const Piece &piece, int64_t step, int own) const
+    /* Finds what is plain; returns whether anything is. */
+    __device__ bool look(const Acc (&h)[OWN][STATES], const int *flags)
     {
-        const rl_s6_view &x = args.scan.x;
-        return first_row(args.scan, x, piece) + step * x.step + channel(own) * x.lane;
-    }
-
-    /* Whether a channel must take the loop's own order; all of its lanes say the same. */
-    __device__ void look(int panel, const Acc (&h)[OWN][STATES], const int *flags)
-    {
+        bool any = false;
+        h_plain = G_plain = 0;
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            int bad = flags[lane.column_of(j)];
+            const int column = lane.column_of(j), wild = flags[column];
+            h_from[j] = TILE;
+            G_from[j] = -1;
 #pragma unroll
-            for (int k = 0; k < STATES; k++)
-                if (!(rate[j][k] <= 0) || !is_finite(h[j][k]) || !is_finite(G[j][k])) bad = 1;
-            bad |= __shfl_xor_sync(~0u, bad, 2);
-            bad |= __shfl_xor_sync(~0u, bad, 4);
-            plain[j] = bad;
+            for (int k = 0; k < STATES; k++) {
+                const unsigned bit = 1u << (j * STATES + k), grows = rate[j][k] <= 0 ? 0 : bit;
+                h_plain |= grows | (is_finite(h[j][k]) ? 0 : bit);
+                G_plain |= grows | (is_finite(G[j][k]) ? 0 : bit);
+            }
+            any = any || wild;
+            if (!wild) continue;
+#pragma unroll 1
+            for (int t = 0; t < steps; t++) {
+                if (h_from[j] == TILE && is_wild_state(tiles.step[t][column])) h_from[j] = t;
+                if (is_wild_gradient(tiles.step[t][column])) G_from[j] = t;
+            }
         }
+        return any || h_plain || G_plain;
     }
 
     template <bool mixed, bool outputs>
@@ -299,7 +321,7 @@ template <typename Acc> struct Walker {
     /* A panel of a tile, from the states before it. */
     __device__ void walk_tile(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags)
     {
-        look(panel, h, flags);
+        const bool mixed = __any_sync(~0u, look(h, flags));
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             Four<Acc> entering;
@@ -308,7 +330,7 @@ template <typename Acc> struct Walker {
             for (int k = 0; k < STATES; k++) entering.state[k] = carried[j][k] = G[j][k];
             tiles.entering[j][threadIdx.x] = entering;
         }
-        if (__any_sync(~0u, plain[0] || plain[1]))
+        if (mixed)
             walk_parts<true, true>(panel, chunk, first, h);
         else if (args.needs_outputs)
             walk_parts<false, true>(panel, chunk, first, h);
@@ -320,7 +342,8 @@ template <typename Acc> struct Walker {
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
                 const Acc decay = long_decay(rate[j][k], deltas[j]);
-                if (!plain[j]) G[j][k] += fma(decay, entering.state[k], -carried[j][k]);
+                if (mixed && is_plain_gradient(j, k, 0)) continue;
+                G[j][k] += fma(decay, entering.state[k], -carried[j][k]);
             }
         }
     }

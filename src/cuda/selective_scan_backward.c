@@ -2,6 +2,8 @@
  * The launcher of the selective scan's gradients: resolves a problem into s6_back_args.h, cuts it up, and launches
  * the kernels that selective_scan_back.cuh tells of.
  */
+#include <math.h>
+
 #include "counts.h"
 #include "device.h"
 #include "s6_back_kernels.h"
@@ -74,6 +76,7 @@ static rl_s6_back_args resolve(const rl_selective_scan_backward_problem *p)
         .dbias = target_of(&p->ddelta_bias),
         .groups = p->groups,
         .rows = p->batch * p->length,
+        .clamps = p->delta_min > -INFINITY || p->delta_max < INFINITY,
         .whole = p->length <= RL_S6_STEPS,
         .needs_outputs = p->dz.data && p->dy.data,
     };

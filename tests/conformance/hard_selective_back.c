@@ -249,8 +249,7 @@ static int run_rows(const char *name)
 static int run_venue(const venue *where, rill_context *opened)
 {
     context = opened;
-    bool has = op_available(op_find("selective_scan_backward"), context) &&
-               op_available(op_find("selective_layer_backward"), context);
+    bool has = op_available(op_find("selective_scan_backward"), context);
     if (!has) printf("%s: does not have the gradients, not tested\n", where->name);
     return has ? run_rows(where->name) + run_edge_tests(where->name) + run_view_tests(where->name) : -1;
 }

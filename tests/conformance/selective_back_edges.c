@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "available.h"
 #include "strided.h"
 
 /* Row 4: the slope of softplus, seen as ddelta of one step. */
@@ -163,6 +164,7 @@ static rill_selective_layer_backward_args make_layer(rill_dtype dtype, double li
 static void layer_edges(void **unused)
 {
     (void)unused;
+    if (!op_available(op_find("selective_layer_backward"), context)) return;
     for (int i = 0; i < 4; i++) {
         rill_tensor memory[LAYER_TENSORS];
         rill_selective_layer_backward_args args = make_layer(wide_types[i % 2], i / 2 ? 0.01 : 0, memory);

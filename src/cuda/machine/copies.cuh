@@ -29,12 +29,6 @@ __device__ inline void copy_async_16(void *to, const void *from, int bytes)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 
-/* Brings what lies there nearer: it will be read later. */
-__device__ inline void prefetch(const void *from)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-}
-
 /* Copies are grouped; wait_copies leaves at most `open` groups on their way. */
 __device__ inline void close_copies()
 {
@@ -63,6 +57,12 @@ __device__ inline void await_copies()
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
+}
+
+/* Brings what lies at an address that will be read into the L2 cache. */
+__device__ inline void fetch_ahead(const void *address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 #endif

@@ -36,7 +36,7 @@ inline void await_copies()
     emulator::wait_for_copies(0);
 }
 
-inline void prefetch(const void *)
+inline void fetch_ahead(const void *)
 {
 }
 
