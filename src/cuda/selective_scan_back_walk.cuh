@@ -305,6 +305,21 @@ template <typename Acc> struct Walker {
         return any || h_plain || G_plain;
     }
 
+    /* Takes the errors of rough decays out of what entered the tile. */
+    template <bool mixed> __device__ void anchor()
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            const Four<Acc> entering = tiles.entering[j][threadIdx.x];
+#pragma unroll
+            for (int k = 0; k < STATES; k++) {
+                const Acc decay = long_decay(rate[j][k], deltas[j]);
+                if (mixed && is_plain_gradient(j, k, 0)) continue;
+                G[j][k] += fma(decay, entering.state[k], -carried[j][k]);
+            }
+        }
+    }
+
     template <bool mixed, bool outputs>
     __device__ void walk_parts(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES])
     {
@@ -316,6 +331,7 @@ template <typename Acc> struct Walker {
             else
                 walk_part<outputs>(part, panel);
         }
+        anchor<mixed>();
     }
 
     /* A panel of a tile, from the states before it. */
@@ -336,15 +352,5 @@ template <typename Acc> struct Walker {
             walk_parts<false, true>(panel, chunk, first, h);
         else
             walk_parts<false, false>(panel, chunk, first, h);
-#pragma unroll
-        for (int j = 0; j < OWN; j++) {
-            const Four<Acc> entering = tiles.entering[j][threadIdx.x];
-#pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const Acc decay = long_decay(rate[j][k], deltas[j]);
-                if (mixed && is_plain_gradient(j, k, 0)) continue;
-                G[j][k] += fma(decay, entering.state[k], -carried[j][k]);
-            }
-        }
     }
 };
