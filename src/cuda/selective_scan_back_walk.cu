@@ -33,11 +33,9 @@ template <typename Acc> struct Task {
     Tiles<Acc> &tiles;
     Walker<Acc> walker;
     Preparer<Acc, true> preparer;
-    int parity; /* of the tile */
 
     __device__ Task(const rl_s6_back_args &args, const Block &block, int64_t index, Tiles<Acc> &tiles)
-        : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles), preparer(args, block),
-          parity(0)
+        : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles), preparer(args, block)
     {
     }
 
@@ -80,74 +78,93 @@ template <typename Acc> struct Task {
         return fma(long_decay(rate, ((const Acc *)args.kept_sums)[at]), starting(chunk.piece, own, state), kept);
     }
 
-    /* Many panels share the registers: what they hold lies in memory between tiles. */
-    __device__ void load_panel(const Chunk &chunk, int64_t tile, int panel, bool enters, bool begins,
-                               Acc (&h)[OWN][STATES])
+    /* One panel of states stays in registers all along; many share them, and lie in memory between tiles. */
+    __device__ bool is_resident() const
+    {
+        return args.scan.panels == 1;
+    }
+
+    /* Before the task's first tile. */
+    __device__ void begin_panel(int panel)
     {
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
                 const int64_t state = walker.lane.state_of(panel, k);
-                const bool has = walker.has(j, panel, k), resident = args.scan.panels == 1;
-                h[j][k] = 0;
-                if (begins || !resident) {
-                    walker.rate[j][k] = has ? rate_of(load_A<Acc>(args.scan, walker.channel(j), state)) : Acc(0);
-                    walker.dA[j][k] = 0;
-                    if (has && !begins) walker.dA[j][k] = ((const Acc *)args.A_parts)[place(index, j, state)];
-                }
-                if (enters || !resident) {
-                    walker.G[j][k] = 0;
-                    if (has && enters)
-                        walker.G[j][k] = entering(chunk.piece, j, state);
-                    else if (has)
-                        walker.G[j][k] = ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)];
-                }
-                if (has) h[j][k] = before(chunk, tile, j, state, walker.rate[j][k]);
+                const bool has = walker.has(j, panel, k);
+                walker.rate[j][k] = has ? rate_of(load_A<Acc>(args.scan, walker.channel(j), state)) : Acc(0);
+                walker.dA[j][k] = 0;
+            }
+    }
+    __device__ void store_dA(int panel) const
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+#pragma unroll
+            for (int k = 0; k < STATES; k++)
+                if (walker.has(j, panel, k))
+                    ((Acc *)args.A_parts)[place(index, j, walker.lane.state_of(panel, k))] = walker.dA[j][k];
+    }
+
+    /* `enters`: at a chunk's last tile. */
+    __device__ void load_panel(const Chunk &chunk, int64_t tile, int panel, bool enters, Acc (&h)[OWN][STATES])
+    {
+        if (!is_resident()) begin_panel(panel);
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+#pragma unroll
+            for (int k = 0; k < STATES; k++) {
+                const int64_t state = walker.lane.state_of(panel, k);
+                const bool has = walker.has(j, panel, k);
+                if (!is_resident() && has) walker.dA[j][k] = ((const Acc *)args.A_parts)[place(index, j, state)];
+                if (enters)
+                    walker.G[j][k] = has ? entering(chunk.piece, j, state) : Acc(0);
+                else if (!is_resident())
+                    walker.G[j][k] = has ? ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)] : Acc(0);
+                h[j][k] = has ? before(chunk, tile, j, state, walker.rate[j][k]) : Acc(0);
             }
     }
 
-    __device__ void store_panel(const Chunk &chunk, int64_t tile, int panel, bool leaves)
+    __device__ void store_panel(const Chunk &chunk, int64_t tile, int panel)
     {
         const rl_s6_state &init = args.dh_init;
-        const bool resident = args.scan.panels == 1;
+        const bool leaves = tile == 0 && chunk.piece.starts && init.data;
+        if (!is_resident()) store_dA(panel);
+        if (is_resident() && !leaves) return;
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
                 const int64_t state = walker.lane.state_of(panel, k);
                 if (!walker.has(j, panel, k)) continue;
-                if (leaves || !resident) ((Acc *)args.A_parts)[place(index, j, state)] = walker.dA[j][k];
-                if (!resident) ((Acc *)args.backs)[place(end_row(chunk.piece), j, state)] = walker.G[j][k];
-                if (tile == 0 && chunk.piece.starts && init.data)
-                    store_any(init.data, init.dtype, place_in(init, chunk.piece, j, state), walker.G[j][k]);
+                if (!is_resident()) ((Acc *)args.backs)[place(end_row(chunk.piece), j, state)] = walker.G[j][k];
+                if (leaves) store_any(init.data, init.dtype, place_in(init, chunk.piece, j, state), walker.G[j][k]);
             }
     }
 
-    /* `begins`: the task's first tile; `leaves`: its last. */
-    __device__ void run_tile(const Chunk &chunk, int64_t tile, bool begins, bool leaves)
+    __device__ void run_tile(const Chunk &chunk, int64_t tile)
     {
         const Piece &piece = chunk.piece;
         const int64_t first = tile * TILE, left = piece.count - first;
-        const int panels = args.scan.panels;
+        const int panels = args.scan.panels, parity = tile & 1;
         Finisher<Acc> finisher(args, block, preparer, tiles);
         walker.steps = left < TILE ? (int)left : TILE;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            load_panel(chunk, tile, panel, tile + 1 == chunk.tiles, begins, h);
+            load_panel(chunk, tile, panel, tile + 1 == chunk.tiles, h);
             if (panel == 0) preparer.put_steps(piece, first, tiles.step, tiles.flags[parity]);
             preparer.template put_inputs<ORDERS>(piece, first, panel, tiles.B, tiles.C);
             if (panel == 0) preparer.look_ahead(piece, first - TILE);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
-            store_panel(chunk, tile, panel, leaves);
+            store_panel(chunk, tile, panel);
             if (panel == 0) clear_flags(parity ^ 1); /* of the tile before, in nobody's hands */
             __syncthreads();                         /* all sums are there, and all have left the stage */
             if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel, walker.steps);
         }
         finisher.finish_steps(piece, first, walker.steps);
-        parity ^= 1;
     }
 
     __device__ void clear_flags(int which)
@@ -177,33 +194,26 @@ template <typename Acc> struct Task {
         }
     }
 
-    /* No step at all: the parameters' gradients are zero. */
-    __device__ void leave_nothing() const
-    {
-        for (int64_t k = threadIdx.x; k < block.channels * args.scan.states; k += blockDim.x)
-            ((Acc *)args.A_parts)[(index * args.scan.channels + block.channel) * args.scan.states + k] = 0;
-    }
-
     __device__ void run()
     {
         const bool split = args.scan.chunks > 1;
         const int64_t begin = split ? index / args.scan.chunks : index * args.run;
         int64_t end = split ? begin + 1 : begin + args.run;
-        bool begins = true;
         if (end > args.scan.sequences) end = args.scan.sequences;
         for (int k = threadIdx.x; k < 2 * ROWS * CHANNELS<Acc>; k += blockDim.x) (&tiles.parameters[0][0][0])[k] = 0;
-        clear_flags(0), clear_flags(1);
-        __syncthreads(); /* before steps are flagged */
+        for (int panel = 0; panel < args.scan.panels; panel++) {
+            begin_panel(panel);
+            store_dA(panel); /* where there is no step, that is all */
+        }
         for (int64_t sequence = begin; sequence < end; sequence++) {
             const Chunk chunk = locate_chunk(args.scan, sequence, split ? index % args.scan.chunks : 0);
             if (chunk.piece.empty && chunk.piece.starts) hand_on(chunk.piece);
-            for (int64_t tile = chunk.tiles; tile-- > 0;) {
-                /* dA is left with every sequence's last tile: the next one may have none. */
-                run_tile(chunk, tile, begins, tile == 0);
-                begins = false;
-            }
+            __syncthreads(); /* the sequence before has left the flags */
+            clear_flags(0), clear_flags(1);
+            __syncthreads(); /* before steps are flagged */
+            for (int64_t tile = chunk.tiles; tile-- > 0;) run_tile(chunk, tile);
         }
-        if (begins) leave_nothing();
+        if (is_resident()) store_dA(0);
         __syncthreads(); /* parameters are complete */
         finish_parameters(args, block, index, tiles);
         __syncthreads(); /* before the next task clears them */
