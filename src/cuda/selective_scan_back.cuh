@@ -89,7 +89,6 @@ __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, i
 struct Block {
     int64_t index, group, channel; /* the first channel */
     int channels;                  /* that exist */
-    bool whole;                    /* all do */
 };
 
 __device__ inline Block locate_block(const rl_s6_args &args, int64_t index)
@@ -99,8 +98,7 @@ __device__ inline Block locate_block(const rl_s6_args &args, int64_t index)
     block.index = index - block.group * args.blocks_per_group;
     const int64_t in_group = block.index * args.block_channels, left = args.group_channels - in_group;
     block.channel = block.group * args.group_channels + in_group;
-    block.whole = left >= args.block_channels;
-    block.channels = block.whole ? args.block_channels : (int)left;
+    block.channels = left < args.block_channels ? (int)left : args.block_channels;
     return block;
 }
 

@@ -20,6 +20,7 @@ template <typename Acc> struct Tiles {
     alignas(16) Acc parameters[2][ROWS][CHANNELS<Acc>];        /* dD, ddelta_bias of every eighth step */
     Four<Acc> start[TILE / PART<Acc>][OWN][THREADS<Acc>], entering[OWN][THREADS<Acc>];
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
+    Block block;                 /* here, to leave registers to the walk */
 };
 
 #include "selective_scan_back_finish.cuh"
@@ -216,7 +217,7 @@ template <typename Acc> struct Task {
         if (is_resident()) store_dA(0);
         __syncthreads(); /* parameters are complete */
         finish_parameters(args, block, index, tiles);
-        __syncthreads(); /* before the next task clears them */
+        __syncthreads(); /* before the next task takes their place */
     }
 };
 
@@ -226,8 +227,9 @@ __global__ void __launch_bounds__(THREADS<Acc>, 1) walk_kernel(const __grid_cons
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared());
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
-        const Block block = locate_block(args.scan, task - index * args.scan.blocks);
-        Task<Acc>(args, block, index, tiles).run();
+        if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
+        __syncthreads(); /* the block is known */
+        Task<Acc>(args, tiles.block, index, tiles).run();
     }
 }
 
