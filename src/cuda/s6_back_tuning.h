@@ -29,10 +29,14 @@ static inline int64_t rl_s6_back_share(int64_t length, int64_t chunks)
     return rl_s6_ceil(rl_s6_ceil(length, chunks), RL_S6_STEPS) * RL_S6_STEPS;
 }
 
-/* How long `chunks` take, in steps: a multiprocessor has one block at a time, and rounds of them do not overlap. */
+/*
+ * How long `chunks` take, in steps: in the walk a multiprocessor has one block at a time, and rounds of them do not
+ * overlap.  The summaries want two at least, so that one computes while another loads: an eighth is their share.
+ */
 static inline int64_t rl_s6_back_time(int64_t tasks, int64_t length, int64_t chunks, int sms)
 {
-    return rl_s6_ceil(tasks * chunks, sms) * (rl_s6_back_share(length, chunks) + RL_S6_BACK_ENTRY);
+    int64_t time = rl_s6_ceil(tasks * chunks, sms) * (rl_s6_back_share(length, chunks) + RL_S6_BACK_ENTRY);
+    return tasks * chunks < 2 * (int64_t)sms ? time + time / 8 : time;
 }
 
 /* Bytes that chunks need: their ends, their parameters' gradients, their sums. */

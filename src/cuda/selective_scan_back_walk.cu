@@ -24,6 +24,9 @@ template <typename Acc> struct Tiles {
 };
 
 #include "selective_scan_back_finish.cuh"
+static_assert(sizeof(Tiles<float>) <= 227 * 1024 && sizeof(Tiles<double>) <= 227 * 1024,
+              "more than a block may have");
+
 #include "selective_scan_back_walk.cuh"
 
 /* The chunks of one task. */
