@@ -81,7 +81,7 @@ fi
 
 # Formatting differs between versions of clang-format; the tree is written to that of Debian 12.
 if command -v clang-format >/dev/null && clang-format --version | grep -q 'version 14\.'; then
-    step "Formatting" sh -c "git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror" || true
+    step "Formatting" sh -c "git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' | xargs clang-format --dry-run --Werror" || true
 fi
 
 finish

@@ -18,7 +18,6 @@
 
 namespace
 {
-
 using namespace attention;
 
 template <typename N, int ROWS, int COLUMNS> struct Gradients {
