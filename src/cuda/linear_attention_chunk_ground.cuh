@@ -5,6 +5,7 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_GROUND_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_GROUND_CUH
 
+#include <machine/arithmetic.cuh>
 #include <machine/barriers.cuh>
 #include <machine/bulk_heads.cuh>
 #include <machine/held.cuh>

@@ -1,4 +1,4 @@
-/* Registers that products of tiles hold while they are under way, and numbers as these take them. */
+/* Registers that products of tiles hold while they are under way. */
 #ifndef RL_CUDA_MACHINE_HELD_CUH
 #define RL_CUDA_MACHINE_HELD_CUH
 
@@ -29,14 +29,6 @@ __device__ inline int hidden(int number)
 {
     asm volatile("" : "+r"(number));
     return number;
-}
-
-/* Two numbers rounded to bfloat16, to nearest even: the first in the lower half. */
-__device__ inline uint32_t pack_bfloats(float first, float second)
-{
-    uint32_t word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-    return word;
 }
 
 #endif
