@@ -227,7 +227,7 @@ template <typename Acc> struct Task {
 template <typename Acc>
 __global__ void __launch_bounds__(THREADS<Acc>, 1) walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared());
+    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
