@@ -146,23 +146,34 @@ static rill_status check_leader(const check *c, const rl_argument *leader)
                    c->signature->takes_complex ? "f64, f32, bf16, f16, c64 or c128" : "f64, f32, bf16 or f16");
 }
 
+/* The types that an argument may have, each once; how many. */
+static int list_all_types(const check *c, rl_kind kind, rill_dtype lead, rill_dtype types[3])
+{
+    const rill_dtype wide = is_complex(lead) ? RILL_C128 : RILL_F64;
+    list_types(kind, lead, types);
+    int count = types[0] == types[1] ? 1 : 2;
+    if (!c->context->backend->wide_outputs || !may_be_wide(kind) || types[0] == wide || types[1] == wide)
+        return count;
+    types[count] = wide;
+    return count + 1;
+}
+
 static rill_status check_dtype(const check *c, const rl_argument *argument)
 {
     const rl_argument *leader = &c->signature->arguments[0];
-    rill_dtype found = tensor_of(c, argument)->dtype, lead = tensor_of(c, leader)->dtype, types[2];
+    rill_dtype found = tensor_of(c, argument)->dtype, lead = tensor_of(c, leader)->dtype, types[3];
     char text[RL_NAME_SIZE];
     if (argument == leader) return check_leader(c, leader);
-    list_types(argument->kind, lead, types);
-    if (found == types[0] || found == types[1]) return RILL_OK;
-    if (c->context->backend->wide_outputs && may_be_wide(argument->kind) &&
-        found == (is_complex(lead) ? RILL_C128 : RILL_F64))
-        return RILL_OK;
+    const int count = list_all_types(c, argument->kind, lead, types);
+    for (int k = 0; k < count; k++)
+        if (found == types[k]) return RILL_OK;
     if (argument->kind == RL_OFFSETS)
         return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected i64", argument->name,
                        rl_dtype_text(found, text));
-    return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s%s%s (%s is %s)", argument->name,
-                   rl_dtype_text(found, text), rill_dtype_name(types[0]), types[0] == types[1] ? "" : " or ",
-                   types[0] == types[1] ? "" : rill_dtype_name(types[1]), leader->name, rill_dtype_name(lead));
+    return rl_fail(c->context, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s%s%s%s%s (%s is %s)", argument->name,
+                   rl_dtype_text(found, text), rill_dtype_name(types[0]), count > 1 ? " or " : "",
+                   count > 1 ? rill_dtype_name(types[1]) : "", count > 2 ? " or " : "",
+                   count > 2 ? rill_dtype_name(types[2]) : "", leader->name, rill_dtype_name(lead));
 }
 
 static rill_status check_device(const check *c, const rl_argument *argument)

@@ -113,6 +113,34 @@ static const char *types_text(op_kind kind, rill_dtype activations)
     return text;
 }
 
+/* Whether it is a result: an output, or in a backward call an output of the forward one. */
+static bool is_result(const op *row, const op_tensor *t)
+{
+    for (const op *const *forward = op_table; *forward; forward++) {
+        const op_tensor *same = (*forward)->backward == row ? op_tensor_find(*forward, t->name) : NULL;
+        if (same && op_is_output(same)) return true;
+    }
+    return op_is_output(t);
+}
+
+/* Only a reference context takes gradients, results and states that are wider than all they come from. */
+static bool may_be_wide(const op *row, const op_tensor *t)
+{
+    bool may = t->kind == OP_STATE || t->kind == OP_STATE_GRADIENT || t->kind == OP_GRADIENT ||
+               t->kind == OP_PARAMETER_GRADIENT;
+    return (may || is_result(row, t)) && strcmp(context_name, "reference") == 0;
+}
+
+static const char *all_types_text(const op *row, const op_tensor *t, rill_dtype activations)
+{
+    const char *wide = rill_dtype_name(op_type_is_complex(activations) ? RILL_C128 : RILL_F64);
+    const char *types = types_text(t->kind, activations);
+    static char text[64];
+    const bool more = may_be_wide(row, t) && !strstr(types, wide);
+    snprintf(text, sizeof text, "%s%s%s", types, more ? " or " : "", more ? wide : "");
+    return text;
+}
+
 static void assert_dtype_refused(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor,
                                  rill_dtype wrong)
 {
@@ -127,7 +155,7 @@ static void assert_dtype_refused(valid_call *valid, const op_tensor *t, any_args
                        found, valid->row->takes_complex ? "bf16, f16, c64 or c128" : "bf16 or f16");
     else
         assert_refused(context, valid, broken, RILL_INVALID_DTYPE, "%s: dtype is %s, expected %s (%s is %s)", t->name,
-                       found, types_text(t->kind, activations), lead->name, rill_dtype_name(activations));
+                       found, all_types_text(valid->row, t, activations), lead->name, rill_dtype_name(activations));
 }
 
 static void check_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
@@ -145,22 +173,9 @@ static void check_complex_dtype(valid_call *valid, const op_tensor *t, any_args 
     assert_dtype_refused(valid, t, broken, tensor, activations == RILL_C128 ? RILL_C64 : RILL_F16);
 }
 
-/* Whether it is a result: an output, or in a backward call an output of the forward one. */
-static bool is_result(const op *row, const op_tensor *t)
-{
-    for (const op *const *forward = op_table; *forward; forward++) {
-        const op_tensor *same = (*forward)->backward == row ? op_tensor_find(*forward, t->name) : NULL;
-        if (same && op_is_output(same)) return true;
-    }
-    return op_is_output(t);
-}
-
-/* Only a reference context takes gradients, results and states that are wider than all they come from. */
 static void check_wide_dtype(valid_call *valid, const op_tensor *t, any_args *broken, rill_tensor *tensor)
 {
-    bool may = t->kind == OP_STATE || t->kind == OP_STATE_GRADIENT || t->kind == OP_GRADIENT ||
-               t->kind == OP_PARAMETER_GRADIENT;
-    may = (may || is_result(valid->row, t)) && strcmp(context_name, "reference") == 0;
+    const bool may = may_be_wide(valid->row, t);
     if (t == &valid->row->tensors[0]) return;
     if (!may) assert_dtype_refused(valid, t, broken, tensor, RILL_F64);
     tensor->dtype = RILL_F64;
