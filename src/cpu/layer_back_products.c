@@ -96,7 +96,7 @@ static void clear_rest(const rl_layer_back *l, const rl_layer_rows *panel)
     const size_t rest = (size_t)(panel->rows - panel->steps) * p->real_size;
     const int64_t row = panel->row + panel->steps;
     if (rest == 0) return;
-    memset(rl_layer_row(l, row, 0), 0, (size_t)p->columns * rest);
+    if (p->columns > 0) memset(rl_layer_row(l, row, 0), 0, (size_t)p->columns * rest);
     if (p->low_rank) memset(rl_layer_delta(l, row), 0, (size_t)p->channels * rest);
 }
 
