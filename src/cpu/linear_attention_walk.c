@@ -285,10 +285,12 @@ static void walk_panel(const rl_attention_walk *w, const rl_attention_group *gro
     rl_attention_state state =
         rl_attention_state_at(w, group, group->states, place->index, place->member, place->panel);
     const bool reads = has_queries(w) && (w->y.data || w->partner.data);
+    const int64_t panel_columns = RL_PANEL_VECTORS * w->kernels->lanes;
     rl_attention_ahead ahead;
     look_ahead(w, group, place, &ahead);
     rl_attention_panel p = {.chunk = &slot->chunk,
                             .vectors = vectors_of(w, place->panel),
+                            .columns = rl_least(panel_columns, w->values - place->panel * panel_columns),
                             .v = room.v,
                             .v_factor = slot->has_v_factor ? slot->v_factor : NULL,
                             .y_factor = slot->has_y_factor ? slot->y_factor : NULL,

@@ -213,11 +213,32 @@ static void resets_of_gradients(void **unused)
     }
 }
 
+/* An infinity stays one in sums over keys, whatever the number of keys. */
+static void infinite_inputs(void **unused)
+{
+    static const int64_t keys[] = {1, 5, 16, 17, 33};
+    (void)unused;
+    for (int i = 0; i < 20; i++) {
+        attention made = attention_make(wide_types[i % 2], (attention_sizes){1, 70, 1, 1, keys[i / 4], 3, 0});
+        const rill_tensor *ones[] = {&made.forward.q, &made.forward.k, &made.forward.v, &made.forward.beta,
+                                     &made.backward.dy};
+        for (int k = 0; k < 5; k++) view_fill(ones[k], 1);
+        view_fill(&made.forward.gate, 0.5);
+        made.forward.S_init = made.backward.dS_final = (rill_tensor){0};
+        view_store(i / 2 % 2 ? &made.backward.dy : &made.forward.v, (int64_t[]){0, 20, 0, 1}, INFINITY);
+        attention_share(&made);
+        assert_true(attention_agrees(context, &made, "an infinite input"));
+        assert_true(view_load(&made.backward.dgate, (int64_t[]){0, i / 2 % 2 ? 20 : 21, 0}) == INFINITY);
+        assert_true(view_load(&made.backward.dbeta, (int64_t[]){0, 20, 0}) == INFINITY);
+        attention_free(&made);
+    }
+}
+
 int run_value_tests(const char *name)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(strong_log_gate), cmocka_unit_test(closed_forms),
-                                       cmocka_unit_test(halved_states),   cmocka_unit_test(no_gate),
-                                       cmocka_unit_test(wide_states),     cmocka_unit_test(unread_gate),
-                                       cmocka_unit_test(resets),          cmocka_unit_test(resets_of_gradients)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strong_log_gate), cmocka_unit_test(closed_forms),        cmocka_unit_test(halved_states),
+        cmocka_unit_test(no_gate),         cmocka_unit_test(wide_states),         cmocka_unit_test(unread_gate),
+        cmocka_unit_test(resets),          cmocka_unit_test(resets_of_gradients), cmocka_unit_test(infinite_inputs)};
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ typedef struct rl_attention_chunk {
 typedef struct rl_attention_panel {
     const rl_attention_chunk *chunk;
     int vectors;
+    int64_t columns;      /* lanes of the vectors that hold values; zeros in the others meet infinities, too */
     void *v;              /* multiplied by v_factor in `enter` */
     const void *v_factor; /* [RL_CHUNK]; NULL: 1 */
     const void *y_factor; /* [RL_CHUNK]; NULL: 1 */

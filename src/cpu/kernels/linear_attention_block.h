@@ -91,4 +91,12 @@ RL_INLINE void multiply(vreal (*sums)[RL_PANEL_VECTORS], int rows, int vectors, 
     }
 }
 
+/* A product of vector i of a panel; 0 in the lanes that hold no value. */
+RL_INLINE vreal in_columns(const rl_attention_panel *p, int64_t i, vreal product)
+{
+    vint lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return (vreal)((vint)product & (lane < splat_bits((integer)(p->columns - i * LANES))));
+}
+
 #endif

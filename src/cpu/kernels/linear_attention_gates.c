@@ -126,7 +126,7 @@ RL_INLINE void walk_row(const rl_attention_gates *g, int64_t n, int64_t vector, 
     for (int64_t i = 0; i < c->rows; i++) {
         vreal input = splat(dy[i]) * queries[i];
         G = c->reset[i] ? input : splat((real)c->gate[i]) * G + input;
-        vreal product = G * states[i];
+        vreal product = in_columns(p, vector, G * states[i]);
         vint finite = magnitude_bits(states[i]) < splat_bits((integer)bits_of((real)INFINITY));
         dg[i] += g->reset[i] ? (vreal)((vint)product & finite) : product;
     }

@@ -56,7 +56,7 @@ RL_INLINE void finish(const rl_attention_panel *p, int64_t t, const vreal *sums,
     vreal product = {0}, factor = splat(p->y_factor ? ((const real *)p->y_factor)[t] : 1);
     for (int i = 0; i < vectors; i++) {
         vreal *y = (vreal *)p->y + i * RL_CHUNK + t;
-        if (p->partner) product += ((const vreal *)p->partner)[i * RL_CHUNK + t] * sums[i];
+        if (p->partner) product += in_columns(p, i, ((const vreal *)p->partner)[i * RL_CHUNK + t] * sums[i]);
         *y = p->accumulate ? *y + factor * sums[i] : factor * sums[i];
     }
     if (p->partner) ((real *)p->whole)[t] = sum_of_lanes(product);
