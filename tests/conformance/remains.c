@@ -219,5 +219,5 @@ int main(int count, char **words)
     rill_context_destroy(judges[0]);
     rill_context_destroy(judges[1]);
     printf("%d failed\n", failed);
-    return failed != 0;
+    return w.count == 0 ? 77 : failed != 0;
 }
