@@ -27,51 +27,44 @@ void rl_gemm_enter(void)
     if (rl_gemm_shared()) omp_set_num_threads(1);
 }
 
-static void clear(size_t size, int64_t m, int64_t n, void *out, int64_t out_row)
+typedef struct operand {
+    const void *data;
+    int64_t row;
+    CBLAS_TRANSPOSE turned;
+} operand;
+
+static void multiply(bool f64, int64_t m, int64_t n, int64_t k, operand a, operand b, void *out, int64_t out_row,
+                     bool add)
 {
-    for (int64_t i = 0; i < m; i++) memset((char *)out + (size_t)(i * out_row) * size, 0, (size_t)n * size);
+    const size_t size = f64 ? sizeof(double) : sizeof(float);
+    const blasint M = (blasint)m, N = (blasint)n, K = (blasint)k;
+    const blasint lda = (blasint)a.row, ldb = (blasint)b.row, ldc = (blasint)out_row;
+    if (m == 0 || n == 0) return;
+    if (k == 0) {
+        for (int64_t i = 0; i < (add ? 0 : m); i++)
+            memset((char *)out + (size_t)(i * out_row) * size, 0, (size_t)n * size);
+        return;
+    }
+    if (f64)
+        cblas_dgemm(CblasRowMajor, a.turned, b.turned, M, N, K, 1, a.data, lda, b.data, ldb, add, out, ldc);
+    else
+        cblas_sgemm(CblasRowMajor, a.turned, b.turned, M, N, K, 1, a.data, lda, b.data, ldb, add, out, ldc);
 }
 
 void rl_gemm(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_row,
              void *out, int64_t out_row)
 {
-    if (m == 0 || n == 0) return;
-    if (k == 0) {
-        clear(f64 ? sizeof(double) : sizeof(float), m, n, out, out_row);
-        return;
-    }
-    const blasint M = (blasint)m, N = (blasint)n, K = (blasint)k;
-    const blasint lda = (blasint)a_row, ldb = (blasint)b_row, ldc = (blasint)out_row;
-    if (f64)
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, M, N, K, 1, a, lda, b, ldb, 0, out, ldc);
-    else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, M, N, K, 1, a, lda, b, ldb, 0, out, ldc);
+    multiply(f64, m, n, k, (operand){a, a_row, CblasNoTrans}, (operand){b, b_row, CblasTrans}, out, out_row, false);
 }
 
 void rl_gemm_plain(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
                    int64_t b_row, void *out, int64_t out_row, bool add)
 {
-    if (m == 0 || n == 0) return;
-    if (k == 0) {
-        if (!add) clear(f64 ? sizeof(double) : sizeof(float), m, n, out, out_row);
-        return;
-    }
-    const blasint M = (blasint)m, N = (blasint)n, K = (blasint)k;
-    const blasint lda = (blasint)a_row, ldb = (blasint)b_row, ldc = (blasint)out_row;
-    if (f64)
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1, a, lda, b, ldb, add, out, ldc);
-    else
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1, a, lda, b, ldb, add, out, ldc);
+    multiply(f64, m, n, k, (operand){a, a_row, CblasNoTrans}, (operand){b, b_row, CblasNoTrans}, out, out_row, add);
 }
 
 void rl_gemm_turned(bool f64, int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
                     int64_t b_row, void *out, int64_t out_row)
 {
-    if (m == 0 || n == 0 || k == 0) return;
-    const blasint M = (blasint)m, N = (blasint)n, K = (blasint)k;
-    const blasint lda = (blasint)a_row, ldb = (blasint)b_row, ldc = (blasint)out_row;
-    if (f64)
-        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, M, N, K, 1, a, lda, b, ldb, 1, out, ldc);
-    else
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, M, N, K, 1, a, lda, b, ldb, 1, out, ldc);
+    multiply(f64, m, n, k, (operand){a, a_row, CblasTrans}, (operand){b, b_row, CblasNoTrans}, out, out_row, true);
 }
