@@ -96,6 +96,7 @@ template <typename Acc> struct Finisher {
             if (state >= args.scan.states) continue;
             Acc sum = tiles.bc[0][at][number];
             for (int warp = 1; warp < warps; warp++) sum += tiles.bc[warp][at][number];
+            if (kind && !args.dy.data) sum = 0; /* also of an infinite state */
             const rl_s6_view &view = kind ? args.dC : args.dB;
             if (!view.data) continue;
             if (args.add_groups) {
