@@ -1,0 +1,277 @@
+#include "checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "fail.h"
+
+/* A safetensors file: 8 bytes of the header's size, the header in JSON, and the tensors' bytes. */
+typedef struct shard {
+    struct shard *next;
+    char *path;
+    const unsigned char *bytes, *data;
+    size_t size, data_size;
+    json_t *header;
+} shard;
+
+struct checkpoint {
+    char *folder;
+    config sizes;
+    json_t *map; /* the file of each tensor; NULL: all are in one */
+    shard *shards;
+};
+
+typedef struct entry {
+    const char *path, *name, *dtype;
+    const unsigned char *data;
+    size_t bytes, count;
+    const json_t *shape;
+} entry;
+
+static char *joined(const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = take(size, 1);
+    snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
+static char *copy_of(const char *text)
+{
+    return strcpy(take(strlen(text) + 1, 1), text);
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static json_t *read_json(const char *path)
+{
+    json_error_t error;
+    json_t *root = json_load_file(path, 0, &error);
+    if (!root) fail("%s: line %d: %s", path, error.line, error.text);
+    return root;
+}
+
+static void map_file(shard *file)
+{
+    struct stat about;
+    const int descriptor = open(file->path, O_RDONLY);
+    if (descriptor < 0) fail("%s: %s", file->path, strerror(errno));
+    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) fail("%s: not a file", file->path);
+    if (about.st_size < 8)
+        fail("%s: %lld bytes, too short for a safetensors file", file->path, (long long)about.st_size);
+    file->size = (size_t)about.st_size;
+    void *bytes = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    close(descriptor);
+    if (bytes == MAP_FAILED) fail("%s: %s", file->path, strerror(errno));
+    file->bytes = bytes;
+}
+
+static shard *open_shard(checkpoint *opened, const char *path)
+{
+    shard *file = take(1, sizeof *file);
+    file->path = copy_of(path);
+    map_file(file);
+    uint64_t length = 0;
+    for (int k = 8; k-- > 0;) length = length << 8 | file->bytes[k];
+    if (length > file->size - 8)
+        fail("%s: its header has %llu bytes, and the file %zu", path, (unsigned long long)length, file->size);
+    json_error_t error;
+    file->header = json_loadb((const char *)file->bytes + 8, length, 0, &error);
+    if (!json_is_object(file->header)) fail("%s: header: %s", path, file->header ? "not an object" : error.text);
+    file->data = file->bytes + 8 + length;
+    file->data_size = file->size - 8 - length;
+    file->next = opened->shards;
+    return opened->shards = file;
+}
+
+static shard *shard_at(checkpoint *opened, const char *path)
+{
+    for (shard *file = opened->shards; file; file = file->next)
+        if (strcmp(file->path, path) == 0) return file;
+    return open_shard(opened, path);
+}
+
+/* The file that should hold a tensor; NULL: none. */
+static shard *shard_of(checkpoint *opened, const char *name)
+{
+    if (!opened->map) return opened->shards;
+    const char *file = json_string_value(json_object_get(opened->map, name));
+    if (!file) return NULL;
+    if (strchr(file, '/')) fail("%s: the index names the file %s, expected one of the folder", opened->folder, file);
+    char *path = joined(opened->folder, file);
+    shard *found = shard_at(opened, path);
+    free(path);
+    return found;
+}
+
+static size_t dtype_size(const char *dtype)
+{
+    if (strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0) return 4;
+    if (strcmp(dtype, "BF16") == 0 || strcmp(dtype, "F16") == 0) return 2;
+    return 0;
+}
+
+static size_t elements_of(const entry *found)
+{
+    size_t count = 1, k;
+    json_t *size;
+    json_array_foreach(found->shape, k, size)
+    {
+        const json_int_t n = json_integer_value(size);
+        if (!json_is_integer(size) || n < 0 || (n > 0 && count > SIZE_MAX / 8 / (size_t)n))
+            fail("%s: %s: its shape is no list of sizes", found->path, found->name);
+        count *= (size_t)n;
+    }
+    return count;
+}
+
+static entry find(checkpoint *opened, const char *name)
+{
+    const shard *file = shard_of(opened, name);
+    const json_t *about = file ? json_object_get(file->header, name) : NULL;
+    if (!about) fail("%s: no tensor %s", file ? file->path : opened->folder, name);
+    entry found = {.path = file->path, .name = name, .shape = json_object_get(about, "shape")};
+    found.dtype = json_string_value(json_object_get(about, "dtype"));
+    const json_t *offsets = json_object_get(about, "data_offsets");
+    if (!found.dtype || !json_is_array(found.shape) || json_array_size(offsets) != 2)
+        fail("%s: %s: dtype, shape or data_offsets are missing", found.path, name);
+    const json_int_t begin = json_integer_value(json_array_get(offsets, 0));
+    const json_int_t end = json_integer_value(json_array_get(offsets, 1));
+    if (begin < 0 || end < begin || (uint64_t)end > file->data_size)
+        fail("%s: %s: its bytes, %lld to %lld, are not within the file's %zu", found.path, name, (long long)begin,
+             (long long)end, file->data_size);
+    if (dtype_size(found.dtype) == 0)
+        fail("%s: %s: type %s, expected F32, BF16 or F16", found.path, name, found.dtype);
+    found.data = file->data + begin;
+    found.bytes = (size_t)(end - begin);
+    found.count = elements_of(&found);
+    if (found.bytes != found.count * dtype_size(found.dtype))
+        fail("%s: %s: %zu bytes, and its shape and type take %zu", found.path, name, found.bytes,
+             found.count * dtype_size(found.dtype));
+    return found;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float half_as_float(uint16_t bits)
+{
+    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;
+    if (rest >= 0x7c00) return float_of(sign | 0x7f800000 | (rest & 0x3ff) << 13);
+    /* As a float32 the exponent is too small by 112, which a product mends, for subnormal numbers as well. */
+    return float_of(sign | rest << 13) * 0x1p112f;
+}
+
+static float element(const entry *found, size_t k)
+{
+    uint32_t word = 0;
+    if (strcmp(found->dtype, "F32") == 0) {
+        memcpy(&word, found->data + 4 * k, 4);
+        return float_of(word);
+    }
+    const uint16_t half = (uint16_t)(found->data[2 * k] | found->data[2 * k + 1] << 8);
+    return strcmp(found->dtype, "BF16") == 0 ? float_of((uint32_t)half << 16) : half_as_float(half);
+}
+
+static void expect_shape(const entry *found, int rank, const int64_t *shape)
+{
+    bool is_right = json_array_size(found->shape) == (size_t)rank;
+    for (int k = 0; k < rank && is_right; k++)
+        is_right = json_integer_value(json_array_get(found->shape, (size_t)k)) == shape[k];
+    if (is_right) return;
+    char *text = json_dumps(found->shape, JSON_COMPACT), expected[80] = "";
+    for (int k = 0; k < rank; k++)
+        snprintf(expected + strlen(expected), sizeof expected - strlen(expected), k ? ",%lld" : "%lld",
+                 (long long)shape[k]);
+    fail("%s: %s: shape %s, expected [%s]", found->path, found->name, text ? text : "?", expected);
+}
+
+float *checkpoint_floats(checkpoint *opened, const char *name, int rank, const int64_t *shape)
+{
+    const entry found = find(opened, name);
+    expect_shape(&found, rank, shape);
+    if (strcmp(found.dtype, "I32") == 0) fail("%s: %s: type I32, expected F32, BF16 or F16", found.path, name);
+    float *values = take(found.count, sizeof *values);
+    for (size_t k = 0; k < found.count; k++) values[k] = element(&found, k);
+    return values;
+}
+
+const int32_t *checkpoint_ints(checkpoint *opened, const char *name, int64_t *count)
+{
+    const entry found = find(opened, name);
+    if (strcmp(found.dtype, "I32") != 0 || json_array_size(found.shape) != 1 || (uintptr_t)found.data % 4 != 0)
+        fail("%s: %s: expected a list of I32", found.path, name);
+    *count = (int64_t)found.count;
+    return (const int32_t *)(const void *)found.data;
+}
+
+bool checkpoint_has(checkpoint *opened, const char *name)
+{
+    const shard *file = shard_of(opened, name);
+    return file && json_object_get(file->header, name);
+}
+
+const config *checkpoint_config(const checkpoint *opened)
+{
+    return &opened->sizes;
+}
+
+checkpoint *checkpoint_open_file(const char *path)
+{
+    checkpoint *opened = take(1, sizeof *opened);
+    opened->folder = copy_of(path);
+    open_shard(opened, path);
+    return opened;
+}
+
+checkpoint *checkpoint_open(const char *folder)
+{
+    checkpoint *opened = take(1, sizeof *opened);
+    opened->folder = copy_of(folder);
+    char *path = joined(folder, "config.json");
+    json_t *root = read_json(path);
+    opened->sizes = config_read(root, path);
+    json_decref(root);
+    free(path);
+    path = joined(folder, "model.safetensors.index.json");
+    if (exists(path)) {
+        root = read_json(path);
+        opened->map = json_incref(json_object_get(root, "weight_map"));
+        if (!json_is_object(opened->map)) fail("%s: weight_map is missing", path);
+        json_decref(root);
+    } else {
+        char *single = joined(folder, "model.safetensors");
+        open_shard(opened, single);
+        free(single);
+    }
+    free(path);
+    return opened;
+}
+
+void checkpoint_close(checkpoint *opened)
+{
+    for (shard *file = opened->shards, *next; file; file = next) {
+        next = file->next;
+        json_decref(file->header);
+        munmap((void *)file->bytes, file->size);
+        free(file->path);
+        free(file);
+    }
+    json_decref(opened->map);
+    free(opened->folder);
+    free(opened);
+}
