@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh EXAMPLES NAME PROGRAM: runs an example on the numbers in data/ and compares with the right values.
+# check.sh EXAMPLES NAME PROGRAM [BACKEND]: runs an example on the numbers in data/ and compares with the right values.
 set -eu
 data=$1/data name=$2 program=$3
 work=$(mktemp -d)
@@ -17,6 +17,13 @@ close()
 }
 
 case $name in
+train) # the loss begins at ln 8, and falls
+    "$program" "$4" 140 >"$work/found" || exit # 77: not there
+    cat "$work/found"
+    awk '/^step 1:/ { first = $4 } /^step 140:/ { last = $4 }
+        END { exit !(first > 1.9 && first < 2.3 && last > 0 && last < 0.1) }' "$work/found"
+    exit
+    ;;
 decode) # compares with itself
     "$program"
     exit
