@@ -1,33 +1,33 @@
 /*
- * out = x wᵀ, tile by tile:
+ * out = a bᵀ, tile by tile, on multiply-add units: for float64, and where there are no products of tiles.
  *
  *              96 columns             256 threads, each 8 rows x 6 columns of the tile in registers: 4 + 4 rows, and
  *             +---------+             4 + 2 columns, so that a warp's reads of shared memory fall into all banks.
- *    128 rows |  tile   |             A step takes 16 (double: 8) of `inner`: 128 of x and 96 of w times that many go
+ *    128 rows |  tile   |             A step takes 16 (double: 8) of k: 128 of a and 96 of b times that many go
  *             +---------+             through shared memory, transposed, in two buffers; the loads of the next step
  *                                     are in flight while this one is multiplied, and one barrier a step is enough.
  *
- * Nothing is split along `inner`: the products of a step are added up in order by fused multiply-adds, and the steps'
- * sums in order.  For float, two levels make a sum of 257 products three times as accurate as one chain.
+ * The products of a step are added up in order by fused multiply-adds, and the steps' sums in order.  For float, two
+ * levels make a sum of 257 products three times as accurate as one chain.  Over steps of time k is cut into parts.
  */
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
-#include "product.h"
+#include "product_args.h"
 
 namespace
 {
 
-constexpr int ROWS = 128, COLUMNS = 96, THREADS = 256, MINE_R = 8, MINE_C = 6;
+constexpr int ROWS = RL_PRODUCT_ROWS, COLUMNS = RL_PRODUCT_COLUMNS, THREADS = RL_PRODUCT_THREADS;
+constexpr int MINE_R = 8, MINE_C = 6;
 
-struct Product {
-    const void *x, *w;
-    void *out;
-    int64_t rows, length, columns, inner, out_row, column_blocks;
-    int64_t x_batch, x_step, x_lane;
-};
+__device__ int64_t offset_of(const rl_product_args &p, const rl_product_rows &rows, int64_t row)
+{
+    const int64_t batch = row / p.length;
+    return batch * rows.batch + (row - batch * p.length) * rows.step;
+}
 
-template <typename T, typename Acc> struct Block {
+template <typename T, typename Acc, bool over_steps> struct Block {
     static constexpr int DEPTH = sizeof(Acc) == 4 ? 16 : 8, LINES = THREADS / DEPTH;
     static constexpr int X_EACH = ROWS / LINES, W_EACH = COLUMNS / LINES;
 
@@ -35,41 +35,45 @@ template <typename T, typename Acc> struct Block {
         alignas(16) Acc x[DEPTH][ROWS + 4], w[DEPTH][COLUMNS + 4];
     };
 
-    const Product &p;
-    int64_t row0, column0;
-    int depth, line;  /* of what the thread loads: lines line, line + LINES, ... at this depth */
-    int across, down; /* of what it multiplies */
+    const rl_product_args &p;
+    int64_t row0, column0, part;
+    int64_t begin, end; /* of k, steps */
+    int depth, line;    /* of what the thread loads: lines line, line + LINES, ... at this depth */
+    int across, down;   /* of what it multiplies */
     int64_t x_at[X_EACH];
     T raw_x[X_EACH];
     Acc raw_w[W_EACH];
 
-    __device__ explicit Block(const Product &p) : p(p)
+    __device__ explicit Block(const rl_product_args &p) : p(p)
     {
-        row0 = blockIdx.x / p.column_blocks * ROWS;
+        const int64_t block = blockIdx.x / p.column_blocks, steps = (p.inner + DEPTH - 1) / DEPTH;
+        part = block / p.row_blocks;
+        begin = steps * part / p.part_count;
+        end = steps * (part + 1) / p.part_count;
+        row0 = block % p.row_blocks * ROWS;
         column0 = blockIdx.x % p.column_blocks * COLUMNS;
-        depth = threadIdx.x % DEPTH;
-        line = threadIdx.x / DEPTH;
+        depth = over_steps ? threadIdx.x / LINES : threadIdx.x % DEPTH;
+        line = over_steps ? threadIdx.x % LINES : threadIdx.x / DEPTH;
         across = threadIdx.x % 16;
         down = threadIdx.x / 16;
 #pragma unroll
         for (int i = 0; i < X_EACH; i++) {
-            const int64_t row = row0 + line + i * LINES, batch = row / p.length;
-            x_at[i] = row < p.rows ? batch * p.x_batch + (row - batch * p.length) * p.x_step : 0;
+            const int64_t row = min(row0 + line + i * LINES, p.rows - 1);
+            x_at[i] = over_steps ? row * p.a.lane : offset_of(p, p.a, row);
         }
     }
 
     __device__ void fetch(int64_t step)
     {
         const int64_t k = step * DEPTH + depth;
+        const int64_t at = k >= p.inner ? 0 : over_steps ? offset_of(p, p.a, k) : k * p.a.lane;
 #pragma unroll
-        for (int i = 0; i < X_EACH; i++) {
-            const bool there = k < p.inner && row0 + line + i * LINES < p.rows;
-            raw_x[i] = there ? ((const T *)p.x)[x_at[i] + k * p.x_lane] : T{};
-        }
+        for (int i = 0; i < X_EACH; i++) raw_x[i] = k < p.inner ? ((const T *)p.a.data)[x_at[i] + at] : T{};
 #pragma unroll
         for (int i = 0; i < W_EACH; i++) {
             const int64_t column = column0 + line + i * LINES;
-            raw_w[i] = k < p.inner && column < p.columns ? ((const Acc *)p.w)[column * p.inner + k] : Acc(0);
+            const int64_t from = over_steps ? k * p.b_row + column : column * p.b_row + k;
+            raw_w[i] = k < p.inner && column < p.columns ? ((const Acc *)p.b)[from] : Acc(0);
         }
     }
 
@@ -98,6 +102,16 @@ template <typename T, typename Acc> struct Block {
         }
     }
 
+    __device__ void store_one(int64_t row, int64_t column, Acc sum) const
+    {
+        if constexpr (over_steps) {
+            ((Acc *)p.parts)[(part * p.columns + column) * p.rows + row] = sum;
+        } else {
+            if (p.add.data) sum += ((const Acc *)p.add.data)[offset_of(p, p.add, row) + column * p.add.lane];
+            store_any(p.out.data, p.out.dtype, offset_of(p, p.out, row) + column * p.out.lane, sum);
+        }
+    }
+
     __device__ void store(const Acc (&sum)[MINE_R][MINE_C]) const
     {
 #pragma unroll
@@ -107,24 +121,25 @@ template <typename T, typename Acc> struct Block {
 #pragma unroll
             for (int c = 0; c < MINE_C; c++) {
                 const int64_t column = column0 + (c < 4 ? across * 4 + c : 60 + across * 2 + c);
-                if (column < p.columns) ((Acc *)p.out)[row * p.out_row + column] = sum[r][c];
+                if (column < p.columns) store_one(row, column, sum[r][c]);
             }
         }
     }
 };
 
-template <typename T, typename Acc>
-__global__ void __launch_bounds__(THREADS) product_kernel(const __grid_constant__ Product p)
+template <typename T, typename Acc, bool over_steps>
+__global__ void __launch_bounds__(THREADS) product_kernel(const __grid_constant__ rl_product_args p)
 {
-    __shared__ typename Block<T, Acc>::Buffer buffers[2];
-    Block<T, Acc> block(p);
-    const int64_t steps = (p.inner + block.DEPTH - 1) / block.DEPTH;
+    __shared__ typename Block<T, Acc, over_steps>::Buffer buffers[2];
+    Block<T, Acc, over_steps> block(p);
     Acc total[MINE_R][MINE_C] = {};
-    block.fetch(0);
-    block.put(buffers[0]);
-    for (int64_t step = 0; step < steps; step++) {
+    if (block.begin < block.end) {
+        block.fetch(block.begin);
+        block.put(buffers[block.begin & 1]);
+    }
+    for (int64_t step = block.begin; step < block.end; step++) {
         __syncthreads(); /* the step's buffer is complete, and nobody reads the other one any more */
-        if (step + 1 < steps) block.fetch(step + 1);
+        if (step + 1 < block.end) block.fetch(step + 1);
         if constexpr (sizeof(Acc) == 4) {
             Acc sum[MINE_R][MINE_C] = {};
             block.multiply(buffers[step & 1], sum);
@@ -135,46 +150,45 @@ __global__ void __launch_bounds__(THREADS) product_kernel(const __grid_constant_
         } else {
             block.multiply(buffers[step & 1], total);
         }
-        if (step + 1 < steps) block.put(buffers[(step + 1) & 1]);
+        if (step + 1 < block.end) block.put(buffers[(step + 1) & 1]);
     }
     block.store(total);
 }
 
-const void *pick_kernel(rill_dtype dtype)
+template <typename Acc> __global__ void fold_kernel(const __grid_constant__ rl_product_fold fold)
+{
+    const int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= fold.numbers) return;
+    Acc *const total = (Acc *)fold.total;
+    Acc sum = fold.adds ? total[k] : Acc(0);
+#pragma unroll 8
+    for (int64_t part = 0; part < fold.part_count; part++)
+        sum += ((const Acc *)fold.parts)[part * fold.numbers + k];
+    total[k] = sum;
+}
+
+template <bool over_steps> const void *pick_kernel(int32_t dtype)
 {
     switch (dtype) {
     case RILL_F64:
-        return kernel_address<product_kernel<double, double>>();
+        return kernel_address<product_kernel<double, double, over_steps>>();
     case RILL_F32:
-        return kernel_address<product_kernel<float, float>>();
+        return kernel_address<product_kernel<float, float, over_steps>>();
     case RILL_BF16:
-        return kernel_address<product_kernel<bf16, float>>();
+        return kernel_address<product_kernel<bf16, float, over_steps>>();
     default:
-        return kernel_address<product_kernel<f16, float>>();
+        return kernel_address<product_kernel<f16, float, over_steps>>();
     }
 }
 
 } // namespace
 
-rill_status rl_cuda_product(rill_context *context, const rill_tensor *x, const void *w, int64_t columns, void *out,
-                            int64_t out_row)
+const void *rl_product_kernel(int32_t dtype, bool over_steps)
 {
-    Product p = {};
-    p.x = x->data;
-    p.w = w;
-    p.out = out;
-    p.length = x->shape[1];
-    p.rows = x->shape[0] * p.length;
-    p.columns = columns;
-    p.inner = x->shape[2];
-    p.out_row = out_row;
-    p.x_batch = x->stride[0];
-    p.x_step = x->stride[1];
-    p.x_lane = x->stride[2];
-    p.column_blocks = (columns + COLUMNS - 1) / COLUMNS;
-    if (p.rows == 0 || columns == 0) return RILL_OK;
-    void *arguments[] = {&p};
-    const int64_t row_blocks = (p.rows + ROWS - 1) / ROWS;
-    return rl_cuda_launch(context, pick_kernel(x->dtype), p.column_blocks * row_blocks, 1, THREADS, 0, arguments,
-                          "selective_layer: launch of a product");
+    return over_steps ? pick_kernel<true>(dtype) : pick_kernel<false>(dtype);
+}
+
+const void *rl_product_fold_kernel(bool f64)
+{
+    return f64 ? kernel_address<fold_kernel<double>>() : kernel_address<fold_kernel<float>>();
 }

@@ -1,4 +1,7 @@
-/* rill's own matrix product: each row's bits depend on that row and the weights alone. */
+/*
+ * rill's own matrix products.  Sums have one fixed order, and those over channels depend on their row and the weights
+ * alone.  In what follows the accumulated type is float64 with float64 data, else float32.
+ */
 #ifndef RL_CUDA_PRODUCT_H
 #define RL_CUDA_PRODUCT_H
 
@@ -8,12 +11,31 @@
 extern "C" {
 #endif
 
+/* out = a wᵀ + add, on the left [batch, length, columns]; a: [batch, length, inner]; any strides. */
+typedef struct rl_product {
+    rill_tensor a;
+    const void *w;   /* [columns, inner], dense, of the accumulated type */
+    rill_tensor out; /* of any real type: rounded once */
+    rill_tensor add; /* of the accumulated type, or absent; may be out itself */
+} rl_product;
+
+rill_status rl_cuda_product(rill_context *context, const rl_product *product);
+
 /*
- * out[batch * length, columns] = x[batch, length, inner] w[columns, inner]ᵀ with any strides and type of x; w is
- * dense and, like out, float64 with float64 x, else float32.  Products are summed in one fixed order, in two levels.
+ * total[columns, channels] = Σ over steps of gᵀ a, or that added to it.  Memory for sums of parts of the steps is
+ * given: rl_cuda_step_sum_bytes says how much.
  */
-rill_status rl_cuda_product(rill_context *context, const rill_tensor *x, const void *w, int64_t columns, void *out,
-                            int64_t out_row);
+typedef struct rl_step_sum {
+    rill_tensor a;           /* [batch, length, channels], any strides */
+    const void *g;           /* [batch, length, columns], of the accumulated type, rows `g_row` elements apart */
+    int64_t columns, g_row;
+    void *total;             /* dense, of the accumulated type */
+    void *parts;
+    bool adds;
+} rl_step_sum;
+
+size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum);
+rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum);
 
 #ifdef __cplusplus
 }

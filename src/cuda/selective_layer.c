@@ -184,13 +184,16 @@ static rill_status multiply_16_bit(layer *l, const rill_tensor *x)
 
 static rill_status project(layer *l, const rill_tensor *x, rill_tensor *delta)
 {
-    rill_status status = l->blas ? multiply_16_bit(l, x)
-                                 : rl_cuda_product(l->context, x, l->weights, l->columns, l->first, l->first_row);
+    rl_product product = {
+        .a = *x, .w = l->weights, .out = scratch_view(l, l->first, 0, l->first_row, x, l->columns)};
+    rill_status status = l->blas ? multiply_16_bit(l, x) : rl_cuda_product(l->context, &product);
     *delta = scratch_view(l, l->first, 0, l->first_row, x, l->delta_columns);
     if (status != RILL_OK || !l->low_rank) return status;
-    rill_tensor low = *delta;
-    *delta = scratch_view(l, l->delta, 0, l->delta_row, x, l->problem->channels);
-    return rl_cuda_product(l->context, &low, l->up_weights, l->problem->channels, l->delta, l->delta_row);
+    product = (rl_product){.a = *delta,
+                           .w = l->up_weights,
+                           .out = scratch_view(l, l->delta, 0, l->delta_row, x, l->problem->channels)};
+    *delta = product.out;
+    return rl_cuda_product(l->context, &product);
 }
 
 /* Where a slab's states come from and go to: the caller's at a sequence's ends, else the carry. */

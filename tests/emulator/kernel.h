@@ -91,6 +91,10 @@ inline int __ffs(int value)
 {
     return __builtin_ffs(value);
 }
+inline int __ffsll(long long value)
+{
+    return __builtin_ffsll(value);
+}
 inline int __clz(int value)
 {
     return value ? __builtin_clz((unsigned)value) : 32;

@@ -67,6 +67,9 @@ template <int registers> __device__ inline void registers_lower()
 #define RL_NAMES_8 RL_NAMES_4 ", %4, %5, %6, %7"
 #define RL_NAMES_16 RL_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define RL_NAMES_32 RL_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define RL_NAMES_48                                                                                                  \
+    RL_NAMES_32                                                                                                      \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define RL_NAMES_64                                                                                                  \
     RL_NAMES_32                                                                                                      \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"                               \
@@ -81,6 +84,7 @@ template <int registers> __device__ inline void registers_lower()
 #define RL_SUMS_8(k) RL_SUMS_4(k), RL_SUMS_4(k + 4)
 #define RL_SUMS_16(k) RL_SUMS_8(k), RL_SUMS_8(k + 8)
 #define RL_SUMS_32(k) RL_SUMS_16(k), RL_SUMS_16(k + 16)
+#define RL_SUMS_48(k) RL_SUMS_32(k), RL_SUMS_16(k + 32)
 #define RL_SUMS_64(k) RL_SUMS_32(k), RL_SUMS_32(k + 32)
 #define RL_SUMS_128(k) RL_SUMS_64(k), RL_SUMS_64(k + 64)
 
@@ -128,13 +132,14 @@ RL_PRODUCTS(8, 4, "%4", "%5", "%6", "%7", "%8", "%9", "%10");
 RL_PRODUCTS(16, 8, "%8", "%9", "%10", "%11", "%12", "%13", "%14");
 RL_PRODUCTS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
 RL_PRODUCTS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
+RL_PRODUCTS(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");
 RL_PRODUCTS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
 RL_PRODUCTS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
 
 #undef RL_PRODUCTS
 #undef RL_PRODUCT
 
-/* sum (+)= A B, both in shared memory; N is 8, 16, 32, 64, 128 or 256.  `turned`: lines run across K. */
+/* sum (+)= A B, both in shared memory; N is 8, 16, 32, 64, 96, 128 or 256.  `turned`: lines run across K. */
 template <Number number, int N, bool a_turned, bool b_turned>
 __device__ inline void product_of_tiles(float (&sum)[N / 2], uint64_t a, uint64_t b, bool adds)
 {

@@ -1,0 +1,129 @@
+/* The launcher of products: on units for products of tiles where the device has them, else by multiply-adds. */
+#include "product.h"
+
+#include <string.h>
+
+#include "counts.h"
+#include "product_args.h"
+
+enum {
+    LEAST_STEPS = 256,     /* of a part, so that its sums are worth their way through memory */
+    MOST_PARTS = 128,
+    PART_BYTES = 64 << 20, /* of all parts, where they are more than one */
+    FOLD_THREADS = 256
+};
+
+static rl_product_rows rows_of(const rill_tensor *tensor)
+{
+    rl_product_rows rows = {.data = tensor->data, .dtype = (int32_t)tensor->dtype};
+    if (!tensor->data) return rows;
+    const int64_t size = (int64_t)rill_dtype_size(tensor->dtype);
+    rows.batch = rl_cuda_stride(tensor, 0);
+    rows.step = rl_cuda_stride(tensor, 1);
+    rows.lane = rl_cuda_stride(tensor, 2);
+    rows.wide = (rows.lane == 1 || tensor->shape[2] == 1) && (uintptr_t)tensor->data % 16 == 0 &&
+                rows.batch * size % 16 == 0 && rows.step * size % 16 == 0;
+    rows.even = tensor->shape[0] == 1 || rows.batch == tensor->shape[1] * tensor->stride[1];
+    if (rows.even && tensor->shape[1] == 1) rows.step = rl_cuda_stride(tensor, 0);
+    return rows;
+}
+
+static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over_steps)
+{
+    return rl_cuda_state_of(context)->multiplies && dtype != RILL_F64 && (over_steps || dtype == RILL_F32);
+}
+
+rill_status rl_cuda_product(rill_context *context, const rl_product *product)
+{
+    const rill_tensor *a = &product->a, *out = &product->out;
+    rl_product_args p = {.a = rows_of(a),
+                         .out = rows_of(out),
+                         .add = rows_of(&product->add),
+                         .b = product->w,
+                         .rows = a->shape[0] * a->shape[1],
+                         .columns = out->shape[2],
+                         .inner = a->shape[2],
+                         .length = a->shape[1],
+                         .b_row = a->shape[2],
+                         .part_count = 1};
+    if (p.rows == 0 || p.columns == 0) return RILL_OK;
+    const bool tiles = takes_tiles(context, a->dtype, false);
+    p.b_wide = p.b_row % 4 == 0;
+    p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_COLUMNS : RL_PRODUCT_COLUMNS);
+    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
+    int64_t blocks = p.column_blocks * p.row_blocks;
+    void *arguments[] = {&p};
+    if (!tiles)
+        return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0, arguments,
+                              "selective_layer: launch of a product");
+    const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
+    blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
+    return rl_cuda_launch(context, rl_product_parts_kernel(p.a.dtype, false), blocks, 1, RL_PARTS_GROUPS * 128,
+                          rl_product_parts_shared(), arguments, "selective_layer: launch of a product");
+}
+
+/* How the sum over steps is cut: all but the pointers. */
+static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
+{
+    const rill_tensor *a = &sum->a;
+    const int64_t sms = rl_cuda_state_of(context)->sms;
+    rl_product_args p = {.a = rows_of(a),
+                         .b = sum->g,
+                         .parts = sum->parts,
+                         .rows = a->shape[2],
+                         .columns = sum->columns,
+                         .inner = a->shape[0] * a->shape[1],
+                         .length = rl_most(1, a->shape[1]),
+                         .b_row = sum->g_row};
+    const int64_t rows = tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS;
+    p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_COLUMNS : RL_PRODUCT_COLUMNS);
+    p.row_blocks = rl_quotient_up(p.rows, rows);
+    const int64_t bytes = rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks) , wanted = sms / blocks;
+    p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
+    p.part_count = rl_most(1, p.part_count);
+    return p;
+}
+
+size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum)
+{
+    const rl_product_args p = cut(context, sum, takes_tiles(context, sum->a.dtype, true));
+    return (size_t)(p.part_count * p.rows * p.columns) * (sum->a.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
+}
+
+static rill_status fold(rill_context *context, const rl_step_sum *sum, const rl_product_args *p)
+{
+    rl_product_fold fold = {.parts = p->parts,
+                            .total = sum->total,
+                            .numbers = p->rows * p->columns,
+                            .part_count = p->part_count,
+                            .adds = sum->adds};
+    void *arguments[] = {&fold};
+    return rl_cuda_launch(context, rl_product_fold_kernel(sum->a.dtype == RILL_F64),
+                          rl_quotient_up(fold.numbers, FOLD_THREADS), 1, FOLD_THREADS, 0, arguments,
+                          "selective_layer_backward: launch of a weight's sum");
+}
+
+rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
+{
+    const bool tiles = takes_tiles(context, sum->a.dtype, true);
+    rl_product_args p = cut(context, sum, tiles);
+    if (p.rows == 0 || p.columns == 0) return RILL_OK;
+    const int64_t blocks = p.column_blocks * p.row_blocks * p.part_count;
+    const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
+    const void *kernel = tiles ? rl_product_parts_kernel(p.a.dtype, true) : rl_product_kernel(p.a.dtype, true);
+    void *arguments[] = {&p};
+    rill_status status = rl_cuda_launch(context, kernel, blocks, 1, threads, tiles ? rl_product_parts_shared() : 0,
+                                        arguments, "selective_layer_backward: launch of a product");
+    return status == RILL_OK ? fold(context, sum, &p) : status;
+}
+
+cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)
+{
+    static const rill_dtype types[] = {RILL_F32, RILL_F32, RILL_BF16, RILL_F16};
+    cudaError_t error = cudaSuccess;
+    for (int k = 0; k < 4 && error == cudaSuccess && state->multiplies; k++)
+        error = cudaFuncSetAttribute(rl_product_parts_kernel((int32_t)types[k], k > 0),
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rl_product_parts_shared());
+    return error;
+}

@@ -1,0 +1,64 @@
+/* Products as their kernels see them: out[row, column] = Σ_k a[row, k] b[column, k] + add[row, column]. */
+#ifndef RL_CUDA_PRODUCT_ARGS_H
+#define RL_CUDA_PRODUCT_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows of a tensor over time: row r is step r % length of sequence r / length. */
+typedef struct rl_product_rows {
+    void *data;
+    int64_t batch, step, lane;
+    int32_t dtype;
+    bool wide; /* lanes follow each other, and rows begin at multiples of 16 bytes */
+    bool even; /* rows follow each other at `step` throughout */
+} rl_product_rows;
+
+/*
+ * Over steps, rows are a's lanes, k is a step and b lies as [inner, columns]; out is then parts[part, column, row],
+ * each the sum of its share of the steps.
+ */
+typedef struct rl_product_args {
+    rl_product_rows a, out, add;
+    const void *b;
+    void *parts;
+    int64_t rows, columns, inner, length, b_row;
+    int64_t column_blocks, row_blocks, part_count;
+    bool b_wide; /* b's rows begin at multiples of 16 bytes */
+} rl_product_args;
+
+/* The shape of a block's work on multiply-add units, and with products of tiles. */
+enum {
+    RL_PRODUCT_ROWS = 128,
+    RL_PRODUCT_COLUMNS = 96,
+    RL_PRODUCT_THREADS = 256,
+    RL_PARTS_TILE = 64, /* rows of a group of 128 threads */
+    RL_PARTS_COLUMNS = 96,
+    RL_PARTS_CHUNK = 32, /* of k */
+    RL_PARTS_GROUPS = 3,
+    RL_PARTS_GROUPS_OVER_STEPS = 2
+};
+
+const void *rl_product_kernel(int32_t dtype, bool over_steps);
+const void *rl_product_parts_kernel(int32_t dtype, bool over_steps); /* over lanes: of float32 only */
+size_t rl_product_parts_shared(void);
+/* total (+)= the sum of the parts. */
+const void *rl_product_fold_kernel(bool f64);
+
+typedef struct rl_product_fold {
+    const void *parts;
+    void *total;
+    int64_t numbers, part_count;
+    bool adds;
+} rl_product_fold;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
