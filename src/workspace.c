@@ -62,6 +62,21 @@ rill_status rl_workspace_take(rill_context *context, size_t bytes, void **block)
     return RILL_OK;
 }
 
+rl_workspace_place rl_workspace_here(const rill_context *context)
+{
+    return (rl_workspace_place){context->workspace.current, context->workspace.used};
+}
+
+void rl_workspace_back_to(rill_context *context, rl_workspace_place place)
+{
+    if (!place.slab) { /* nothing had been taken, or all of it was full */
+        if (!context->workspace.current) rl_workspace_reset(context);
+        return;
+    }
+    context->workspace.current = place.slab;
+    context->workspace.used = place.used;
+}
+
 void rl_workspace_release(rill_context *context)
 {
     rl_slab *slab = context->workspace.first;

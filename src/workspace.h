@@ -30,6 +30,18 @@ void rl_workspace_reset(rill_context *context);
 /* A block of at least `bytes`, aligned to 256 bytes, uninitialised.  bytes 0 gives NULL. */
 rill_status rl_workspace_take(rill_context *context, size_t bytes, void **block);
 
+/*
+ * A place to go back to within a call: what is taken after it is handed out again, to work of the call that follows
+ * in order what has used it before.
+ */
+typedef struct rl_workspace_place {
+    rl_slab *slab;
+    size_t used;
+} rl_workspace_place;
+
+rl_workspace_place rl_workspace_here(const rill_context *context);
+void rl_workspace_back_to(rill_context *context, rl_workspace_place place);
+
 /* Gives all slabs back. */
 void rl_workspace_release(rill_context *context);
 

@@ -240,6 +240,7 @@ const rl_backend rl_backend_cuda = {
     .selective_scan = rl_cuda_selective_scan,
     .selective_scan_backward = rl_cuda_selective_scan_backward,
     .selective_layer = rl_cuda_selective_layer,
+    .selective_layer_backward = rl_cuda_selective_layer_backward,
     .linear_attention = rl_cuda_linear_attention,
     .linear_attention_backward = rl_cuda_linear_attention_backward,
 };

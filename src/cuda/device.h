@@ -80,6 +80,8 @@ rill_status rl_cuda_scan_backward(rill_context *context, const rl_scan_backward_
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
 rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem);
 rill_status rl_cuda_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
+rill_status rl_cuda_selective_layer_backward(rill_context *context,
+                                             const rl_selective_layer_backward_problem *problem);
 rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_attention_problem *problem);
 rill_status rl_cuda_linear_attention_backward(rill_context *context,
                                               const rl_linear_attention_backward_problem *problem);

@@ -11,7 +11,7 @@ namespace
 {
 
 struct Job {
-    const void *source;
+    const void *source, *factor;
     void *destination;
     int64_t count;
     int64_t shape[RILL_MAX_RANK], from[RILL_MAX_RANK], to[RILL_MAX_RANK];
@@ -28,11 +28,20 @@ template <typename T> __device__ void move(const Job &job, int64_t from, int64_t
     ((T *)job.destination)[to] = ((const T *)job.source)[from];
 }
 
+__device__ bool is_infinite(double value)
+{
+    return fabs(value) == __longlong_as_double(0x7ff0000000000000);
+}
+
 __device__ void move_element(const Job &job, int64_t from, int64_t to)
 {
     if (job.decay) {
         double value = -exp(load_any<double>(job.source, job.source_dtype, from));
         store_any(job.destination, job.destination_dtype, to, value);
+    } else if (job.factor) {
+        const double value = load_any<double>(job.source, job.source_dtype, from);
+        const double factor = load_any<double>(job.factor, job.source_dtype, from);
+        store_any(job.destination, job.destination_dtype, to, is_infinite(factor) ? 0 : value * factor);
     } else if (job.source_dtype != job.destination_dtype) {
         store_any(job.destination, job.destination_dtype, to, load_any<double>(job.source, job.source_dtype, from));
     } else if (job.size == 2) {
@@ -75,6 +84,7 @@ Job plan(const rl_gather_job &given)
     job.destination_dtype = destination.dtype;
     job.size = (int)rill_dtype_size(source.dtype);
     job.decay = given.decay;
+    job.factor = given.factor;
     job.count = 1;
     for (int axis = 0; axis < source.rank; axis++) {
         int64_t n = source.shape[axis], from = source.stride[axis], to = destination.stride[axis];

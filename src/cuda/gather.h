@@ -8,12 +8,14 @@
 extern "C" {
 #endif
 
-enum { RL_GATHER_JOBS = 5 };
+enum { RL_GATHER_JOBS = 9 };
 
 /* destination and source have one shape.  Equal types are moved bit for bit; others go through double. */
 typedef struct rl_gather_job {
     rill_tensor destination, source;
-    bool decay; /* store -exp(value), rounded once: A from A_log */
+    bool decay;         /* store -exp(value), rounded once: A from A_log */
+    const void *factor; /* store value times the number at its place here, and 0 where that is infinite: A, which lies
+                           as `source` does */
 } rl_gather_job;
 
 /* All jobs in one launch on the context's stream. */

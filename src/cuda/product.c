@@ -7,7 +7,7 @@
 #include "product_args.h"
 
 enum {
-    LEAST_STEPS = 256,     /* of a part, so that its sums are worth their way through memory */
+    LEAST_STEPS = 256, /* of a part, so that its sums are worth their way through memory */
     MOST_PARTS = 128,
     PART_BYTES = 64 << 20, /* of all parts, where they are more than one */
     FOLD_THREADS = 256
@@ -54,8 +54,8 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
     int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
     if (!tiles)
-        return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0, arguments,
-                              "selective_layer: launch of a product");
+        return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
+                              arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
     return rl_cuda_launch(context, rl_product_parts_kernel(p.a.dtype, false), blocks, 1, RL_PARTS_GROUPS * 128,
@@ -78,8 +78,9 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
     const int64_t rows = tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS;
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_COLUMNS : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, rows);
-    const int64_t bytes = rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
-    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks) , wanted = sms / blocks;
+    const int64_t bytes =
+        rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms / blocks;
     p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
     p.part_count = rl_most(1, p.part_count);
     return p;
@@ -91,17 +92,20 @@ size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *su
     return (size_t)(p.part_count * p.rows * p.columns) * (sum->a.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
 }
 
-static rill_status fold(rill_context *context, const rl_step_sum *sum, const rl_product_args *p)
+static rill_status fold_parts(rill_context *context, bool f64, const rl_product_fold *fold)
 {
-    rl_product_fold fold = {.parts = p->parts,
-                            .total = sum->total,
-                            .numbers = p->rows * p->columns,
-                            .part_count = p->part_count,
-                            .adds = sum->adds};
-    void *arguments[] = {&fold};
-    return rl_cuda_launch(context, rl_product_fold_kernel(sum->a.dtype == RILL_F64),
-                          rl_quotient_up(fold.numbers, FOLD_THREADS), 1, FOLD_THREADS, 0, arguments,
-                          "selective_layer_backward: launch of a weight's sum");
+    rl_product_fold of = *fold;
+    void *arguments[] = {&of};
+    if (of.numbers == 0) return RILL_OK;
+    return rl_cuda_launch(context, rl_product_fold_kernel(f64), rl_quotient_up(of.numbers, FOLD_THREADS), 1,
+                          FOLD_THREADS, 0, arguments, "selective_layer_backward: launch of a sum");
+}
+
+rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *total, const void *part, int64_t numbers,
+                             bool adds)
+{
+    const rl_product_fold fold = {.parts = part, .total = total, .numbers = numbers, .part_count = 1, .adds = adds};
+    return fold_parts(context, dtype == RILL_F64, &fold);
 }
 
 rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
@@ -115,7 +119,12 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     void *arguments[] = {&p};
     rill_status status = rl_cuda_launch(context, kernel, blocks, 1, threads, tiles ? rl_product_parts_shared() : 0,
                                         arguments, "selective_layer_backward: launch of a product");
-    return status == RILL_OK ? fold(context, sum, &p) : status;
+    const rl_product_fold fold = {.parts = sum->parts,
+                                  .total = sum->total,
+                                  .numbers = p.rows * p.columns,
+                                  .part_count = p.part_count,
+                                  .adds = sum->adds};
+    return status == RILL_OK ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
 cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)

@@ -162,8 +162,7 @@ template <typename Acc> __global__ void fold_kernel(const __grid_constant__ rl_p
     Acc *const total = (Acc *)fold.total;
     Acc sum = fold.adds ? total[k] : Acc(0);
 #pragma unroll 8
-    for (int64_t part = 0; part < fold.part_count; part++)
-        sum += ((const Acc *)fold.parts)[part * fold.numbers + k];
+    for (int64_t part = 0; part < fold.part_count; part++) sum += ((const Acc *)fold.parts)[part * fold.numbers + k];
     total[k] = sum;
 }
 

@@ -26,16 +26,20 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product);
  * given: rl_cuda_step_sum_bytes says how much.
  */
 typedef struct rl_step_sum {
-    rill_tensor a;           /* [batch, length, channels], any strides */
-    const void *g;           /* [batch, length, columns], of the accumulated type, rows `g_row` elements apart */
+    rill_tensor a; /* [batch, length, channels], any strides */
+    const void *g; /* [batch, length, columns], of the accumulated type, rows `g_row` elements apart */
     int64_t columns, g_row;
-    void *total;             /* dense, of the accumulated type */
+    void *total; /* dense, of the accumulated type */
     void *parts;
     bool adds;
 } rl_step_sum;
 
 size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum);
 rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum);
+
+/* total = part, or total + part, numbers one by one. */
+rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *total, const void *part, int64_t numbers,
+                             bool adds);
 
 #ifdef __cplusplus
 }

@@ -252,8 +252,7 @@ template <typename T, bool over_steps> struct Group {
         float sum = 0;
 #pragma unroll 1
         for (int64_t k = begin * CHUNK; k < last; k++)
-            sum = fmaf(widen(mine[k_offset(k)]), b[over_steps ? k * p.b_row + column : column * p.b_row + k],
-                       sum);
+            sum = fmaf(widen(mine[k_offset(k)]), b[over_steps ? k * p.b_row + column : column * p.b_row + k], sum);
         return sum;
     }
 

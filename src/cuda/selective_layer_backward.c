@@ -1,0 +1,440 @@
+/*
+ * The gradients of the selective layer.  Rows go in slabs, as in the forward call; in a slab
+ *
+ *     1. the projections are computed again,
+ *     2. the selective scan's backward call gives the gradients of what they are, rows as the projections' own:
+ *        g = [ddelta | dB | dC], and the part of dx that does not come through them,
+ *     3. with a low rank   dW_delta += Σ ddeltaᵀ low,   and   g = [ddelta W_delta | dB | dC],
+ *     4. [dW_delta(_down); dW_B; dW_C] += Σ gᵀ x        and   dx += g W, the weights one below the other.
+ *
+ * A sequence that is too long for a slab is cut along time: first a run forward keeps the states between its slabs,
+ * then they are taken from the last to the first, and the states' gradients handed on.  Sums over steps are taken in
+ * the order of slabs, in the accumulated type, and rounded once in the end.
+ */
+#include "counts.h"
+#include "device.h"
+#include "gather.h"
+#include "layer_projections.h"
+#include "product.h"
+#include "s6_back_args.h"
+
+static const int64_t SLAB_BYTES = (int64_t)1 << 30; /* of a slab's rows; less, where x is small: */
+static const int64_t FREE_BYTES = (int64_t)64 << 20;
+
+typedef struct layer_back {
+    rill_context *context;
+    const rl_selective_layer_backward_problem *problem;
+    rl_selective_layer_problem forward;
+    rl_layer_projections projections;
+    rl_layer_slab slab;         /* the first and largest */
+    int64_t slabs;              /* along time */
+    bool several;               /* slabs in all */
+    bool weighs, owns_dx;       /* gradients of weights are wanted; dx gathers its parts in scratch */
+    bool projects;              /* gradients of the projections are wanted */
+    void *turned, *turned_up;   /* [channels, columns] of the first weights, [rank, channels] of the low rank's */
+    void *g, *ddelta, *dx;      /* rows of first_row, with a low rank of delta_row, of channels */
+    void *sums, *low_sums;      /* [columns, channels], [channels, rank] */
+    void *parts;                /* of one of those */
+    void *parameters, *addends; /* dA, dD, db_delta one after the other: their sums, and what a slab adds */
+    void *states, *G[2];        /* between slabs along time */
+    bool begun;                 /* sums have been written */
+} layer_back;
+
+static rl_selective_layer_problem forward_of(const rl_selective_layer_backward_problem *p)
+{
+    return (rl_selective_layer_problem){
+        .batch = p->batch,
+        .length = p->length,
+        .channels = p->channels,
+        .states = p->states,
+        .rank = p->rank,
+        .sequences = p->sequences,
+        .x = p->x,
+        .W_delta = p->W_delta,
+        .W_delta_down = p->W_delta_down,
+        .W_B = p->W_B,
+        .W_C = p->W_C,
+        .A_log = p->A_log,
+        .offsets = p->offsets,
+        .reverse = p->reverse,
+    };
+}
+
+/* Memory */
+
+/* Of what grows with a slab's rows, the scan's own scratch among it. */
+static int64_t row_bytes(const layer_back *l)
+{
+    const rl_layer_projections *p = &l->projections;
+    const int64_t channels = l->problem->channels, states = l->problem->states;
+    const bool f64 = p->accumulated == RILL_F64;
+    const int64_t blocks = rl_quotient_up(channels, f64 ? RL_S6_BACK_CHANNELS_F64 : RL_S6_BACK_CHANNELS);
+    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_STEPS);
+    if (l->owns_dx) numbers += channels;
+    if (blocks > 1) numbers += blocks * 2 * states;
+    return numbers * (int64_t)rill_dtype_size(p->accumulated);
+}
+
+static void cut(layer_back *l)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const int64_t x = p->batch * p->length * p->channels * (int64_t)rill_dtype_size(l->projections.accumulated);
+    l->slab = rl_layer_slab_of(&l->forward, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, 2 * x)) / row_bytes(l));
+    l->slabs = l->slab.steps > 0 ? rl_quotient_up(p->length, l->slab.steps) : 1;
+    l->several = l->slabs > 1 || l->slab.batch < p->batch;
+}
+
+static int64_t parameter_count(const layer_back *l)
+{
+    return l->problem->channels * (l->problem->states + 2);
+}
+
+static rl_step_sum sum_of_x(const layer_back *l, const rl_layer_slab *slab)
+{
+    return (rl_step_sum){.a = rl_layer_part(&l->problem->x, slab),
+                         .g = l->g,
+                         .columns = l->projections.columns,
+                         .g_row = l->projections.first_row,
+                         .total = l->sums,
+                         .parts = l->parts,
+                         .adds = l->begun};
+}
+
+static rl_step_sum sum_of_low(const layer_back *l, const rl_layer_slab *slab)
+{
+    const rl_layer_projections *p = &l->projections;
+    return (rl_step_sum){.a = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, l->problem->rank),
+                         .g = l->ddelta,
+                         .columns = l->problem->channels,
+                         .g_row = p->delta_row,
+                         .total = l->low_sums,
+                         .parts = l->parts,
+                         .adds = l->begun};
+}
+
+static rill_status take_sums(layer_back *l)
+{
+    const rl_layer_projections *p = &l->projections;
+    const int64_t channels = l->problem->channels;
+    size_t parts = 0;
+    rill_status status = RILL_OK;
+    if (l->weighs) {
+        const rl_step_sum sum = sum_of_x(l, &l->slab);
+        parts = rl_cuda_step_sum_bytes(l->context, &sum);
+        status = rl_layer_projections_block(p, p->columns * channels, &l->sums);
+    }
+    if (l->weighs && p->low_rank) {
+        const rl_step_sum sum = sum_of_low(l, &l->slab);
+        const size_t bytes = rl_cuda_step_sum_bytes(l->context, &sum);
+        parts = bytes > parts ? bytes : parts;
+        if (status == RILL_OK) status = rl_layer_projections_block(p, channels * l->problem->rank, &l->low_sums);
+    }
+    if (status == RILL_OK) status = rl_workspace_take(l->context, parts, &l->parts);
+    if (status == RILL_OK) status = rl_layer_projections_block(p, parameter_count(l), &l->parameters);
+    l->addends = l->parameters;
+    if (status == RILL_OK && l->several) status = rl_layer_projections_block(p, parameter_count(l), &l->addends);
+    return status;
+}
+
+static rill_status take_scratch(layer_back *l)
+{
+    const rl_layer_projections *p = &l->projections;
+    const int64_t channels = l->problem->channels, rows = l->slab.batch * l->slab.steps;
+    const int64_t matrix = channels * l->problem->states;
+    rill_status status = rl_layer_projections_take(&l->projections, &l->slab);
+    if (status == RILL_OK && l->projects) status = rl_layer_projections_block(p, channels * p->columns, &l->turned);
+    if (status == RILL_OK && l->projects && p->low_rank)
+        status = rl_layer_projections_block(p, channels * l->problem->rank, &l->turned_up);
+    if (status == RILL_OK && (l->projects || l->slabs > 1))
+        status = rl_layer_projections_block(p, rows * p->first_row, &l->g);
+    if (status == RILL_OK && (l->projects || l->slabs > 1))
+        status = rl_layer_projections_block(p, rows * p->delta_row, &l->ddelta);
+    if (status == RILL_OK && l->owns_dx) status = rl_layer_projections_block(p, rows * channels, &l->dx);
+    if (status == RILL_OK) status = take_sums(l);
+    if (status == RILL_OK) status = rl_layer_projections_block(p, (l->slabs - 1) * matrix, &l->states);
+    for (int i = 0; i < 2 && status == RILL_OK && l->slabs > 1; i++)
+        status = rl_layer_projections_block(p, matrix, &l->G[i]);
+    return status;
+}
+
+static rill_status plan(layer_back *l)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    rill_status status = rl_layer_projections_plan(l->context, &l->forward, &l->projections);
+    l->weighs = p->dW_delta.data || p->dW_delta_down.data || p->dW_B.data || p->dW_C.data;
+    l->projects = l->weighs || p->dx.data;
+    l->owns_dx = p->dx.data && p->dx.dtype != l->projections.accumulated;
+    cut(l);
+    if (status == RILL_OK) status = take_scratch(l);
+    return status == RILL_OK ? rl_layer_projections_prepare(&l->projections) : status;
+}
+
+/* The weights again, turned, in the accumulated type. */
+static rill_status turn_weights(const layer_back *l)
+{
+    const rl_layer_projections *of = &l->projections;
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const rill_tensor *weights[] = {of->low_rank ? &p->W_delta_down : &p->W_delta, &p->W_B, &p->W_C};
+    const int64_t rows[] = {of->delta_columns, p->states, p->states};
+    const int64_t stride[] = {1, of->columns}, up_shape[] = {p->channels, p->rank}, up_stride[] = {1, p->channels};
+    rl_gather_job jobs[4];
+    char *at = l->turned;
+    for (int k = 0; k < 3; k++) {
+        const int64_t shape[] = {rows[k], p->channels};
+        jobs[k] = (rl_gather_job){.destination = rill_tensor_view(RILL_CUDA, at, of->accumulated, 2, shape, stride),
+                                  .source = *weights[k]};
+        at += rows[k] * (int64_t)rill_dtype_size(of->accumulated);
+    }
+    jobs[3] = (rl_gather_job){.destination =
+                                  rill_tensor_view(RILL_CUDA, l->turned_up, of->accumulated, 2, up_shape, up_stride),
+                              .source = p->W_delta};
+    return rl_cuda_gather(l->context, jobs, of->low_rank ? 4 : 3);
+}
+
+/* Slabs */
+
+static rill_tensor between(const layer_back *l, void *states)
+{
+    return rill_tensor_3d_on(RILL_CUDA, states, l->projections.accumulated, 1, l->problem->channels,
+                             l->problem->states);
+}
+
+/* The states after the k-th slab of its sequence. */
+static rill_tensor states_after(const layer_back *l, int64_t k)
+{
+    const int64_t bytes =
+        l->problem->channels * l->problem->states * (int64_t)rill_dtype_size(l->projections.accumulated);
+    return between(l, (char *)l->states + k * bytes);
+}
+
+static rill_tensor parameter_view(const layer_back *l, const rill_tensor *wanted, void *numbers, int64_t first)
+{
+    const int64_t channels = l->problem->channels;
+    const rill_dtype dtype = l->projections.accumulated;
+    char *at = (char *)numbers + first * (int64_t)rill_dtype_size(dtype);
+    if (!wanted->data) return (rill_tensor){0};
+    return wanted->rank == 2 ? rill_tensor_2d_on(RILL_CUDA, at, dtype, channels, l->problem->states)
+                             : rill_tensor_1d_on(RILL_CUDA, at, dtype, channels);
+}
+
+static rill_tensor states_of(const layer_back *l, const rill_tensor *states, const rl_layer_slab *slab)
+{
+    return l->problem->offsets.data ? *states : rl_layer_states(states, slab);
+}
+
+/* Runs a slab forward for the states after it.  The outputs go where gradients will be. */
+static rill_status keep_states(layer_back *l, const rl_layer_slab *slab, int64_t k)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const rl_layer_projections *of = &l->projections;
+    const rl_layer_projected views = rl_layer_projections_views(of, slab, of->first, of->delta);
+    rl_selective_scan_problem scan = {
+        .batch = slab->batch,
+        .length = slab->steps,
+        .channels = p->channels,
+        .states = p->states,
+        .groups = 1,
+        .sequences = slab->batch,
+        .x = rl_layer_part(&p->x, slab),
+        .delta = views.delta,
+        .A = rill_tensor_2d_on(RILL_CUDA, of->A, of->accumulated, p->channels, p->states),
+        .B = views.B,
+        .C = views.C,
+        .delta_bias = p->b_delta,
+        .h_init = k == 0 ? states_of(l, &p->h_init, slab) : states_after(l, k - 1),
+        .y = rill_tensor_3d_on(RILL_CUDA, of->low_rank ? l->ddelta : l->g, p->x.dtype, slab->batch, slab->steps,
+                               p->channels),
+        .h_final = states_after(l, k),
+        .delta_softplus = true,
+        .reverse = p->reverse,
+        .delta_min = p->delta_min,
+        .delta_max = p->delta_max,
+    };
+    rill_status status = rl_layer_projections_run(&l->projections, slab);
+    return status == RILL_OK ? rl_cuda_selective_scan(l->context, &scan) : status;
+}
+
+static rill_tensor own_dx(const layer_back *l, const rl_layer_slab *slab)
+{
+    if (!l->owns_dx) return rl_layer_part(&l->problem->dx, slab);
+    return rl_layer_projections_rows(&l->projections, slab, l->dx, 0, l->problem->channels, l->problem->channels);
+}
+
+static rill_status scan_back(const layer_back *l, const rl_layer_slab *slab, int64_t k)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const rl_layer_projections *of = &l->projections;
+    const int64_t matrix = p->channels * p->states;
+    const rl_layer_projected views = rl_layer_projections_views(of, slab, of->first, of->delta);
+    const rl_layer_projected gradients = rl_layer_projections_views(of, slab, l->g, l->ddelta);
+    const rill_tensor none = {0};
+    const bool first = k == 0, last = k == l->slabs - 1;
+    rl_selective_scan_backward_problem scan = {
+        .batch = slab->batch,
+        .length = slab->steps,
+        .channels = p->channels,
+        .states = p->states,
+        .groups = 1,
+        .sequences = p->offsets.data ? p->sequences : slab->batch,
+        .x = rl_layer_part(&p->x, slab),
+        .delta = views.delta,
+        .A = rill_tensor_2d_on(RILL_CUDA, of->A, of->accumulated, p->channels, p->states),
+        .B = views.B,
+        .C = views.C,
+        .D = p->D,
+        .z = rl_layer_part(&p->z, slab),
+        .delta_bias = p->b_delta,
+        .h_init = first ? states_of(l, &p->h_init, slab) : states_after(l, k - 1),
+        .offsets = p->offsets,
+        .dy = rl_layer_part(&p->dy, slab),
+        .dh_final = last ? states_of(l, &p->dh_final, slab) : between(l, l->G[(k + 1) % 2]),
+        .dx = p->dx.data ? own_dx(l, slab) : none,
+        .ddelta = l->projects ? gradients.delta : none,
+        .dA = parameter_view(l, &p->dA_log, l->addends, 0),
+        .dD = parameter_view(l, &p->dD, l->addends, matrix),
+        .ddelta_bias = parameter_view(l, &p->db_delta, l->addends, matrix + p->channels),
+        .dB = l->projects ? gradients.B : none,
+        .dC = l->projects ? gradients.C : none,
+        .dz = rl_layer_part(&p->dz, slab),
+        .dh_init = first ? states_of(l, &p->dh_init, slab) : between(l, l->G[k % 2]),
+        .delta_softplus = true,
+        .reverse = p->reverse,
+        .delta_min = p->delta_min,
+        .delta_max = p->delta_max,
+    };
+    return rl_cuda_selective_scan_backward(l->context, &scan);
+}
+
+static rill_status add_parameters(const layer_back *l)
+{
+    return l->several ? rl_cuda_add_part(l->context, l->projections.accumulated, l->parameters, l->addends,
+                                         parameter_count(l), l->begun)
+                      : RILL_OK;
+}
+
+/* Through the low rank: its weight's gradient, and its own. */
+static rill_status low_back(const layer_back *l, const rl_layer_slab *slab)
+{
+    const rl_layer_projections *p = &l->projections;
+    const rl_layer_projected gradients = rl_layer_projections_views(p, slab, l->g, l->ddelta);
+    const rl_step_sum sum = sum_of_low(l, slab);
+    const rl_product low = {.a = gradients.delta, .w = l->turned_up, .out = gradients.low};
+    rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
+    if (status == RILL_OK && (l->problem->dx.data || l->problem->dW_delta_down.data))
+        status = rl_cuda_product(l->context, &low);
+    return status;
+}
+
+static rill_status project_back(const layer_back *l, const rl_layer_slab *slab)
+{
+    const rl_layer_projections *p = &l->projections;
+    const rl_step_sum sum = sum_of_x(l, slab);
+    const rl_product dx = {.a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
+                           .w = l->turned,
+                           .out = rl_layer_part(&l->problem->dx, slab),
+                           .add = own_dx(l, slab)};
+    rill_status status = p->low_rank ? low_back(l, slab) : RILL_OK;
+    if (status == RILL_OK && l->weighs) status = rl_cuda_sum_steps(l->context, &sum);
+    return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
+}
+
+static rill_status run_back(layer_back *l, const rl_layer_slab *slab, int64_t k)
+{
+    rill_status status = rl_layer_projections_run(&l->projections, slab);
+    if (status == RILL_OK) status = scan_back(l, slab, k);
+    if (status == RILL_OK) status = add_parameters(l);
+    if (status == RILL_OK && l->projects) status = project_back(l, slab);
+    l->begun = true;
+    return status;
+}
+
+static rl_layer_slab slab_at(const layer_back *l, int64_t batch0, int64_t batch, int64_t k)
+{
+    const int64_t each = l->slab.steps, step0 = (l->problem->reverse ? l->slabs - 1 - k : k) * each;
+    return (rl_layer_slab){batch0, batch, step0, rl_least(each, l->problem->length - step0)};
+}
+
+static rill_status run_sequences(layer_back *l, int64_t batch0, int64_t batch)
+{
+    const rl_workspace_place here = rl_workspace_here(l->context); /* the scans' scratch is every slab's */
+    rill_status status = RILL_OK;
+    for (int64_t k = 0; k < l->slabs - 1 && status == RILL_OK; k++) {
+        const rl_layer_slab slab = slab_at(l, batch0, batch, k);
+        status = keep_states(l, &slab, k);
+        rl_workspace_back_to(l->context, here);
+    }
+    for (int64_t k = l->slabs; k-- > 0 && status == RILL_OK;) {
+        const rl_layer_slab slab = slab_at(l, batch0, batch, k);
+        status = run_back(l, &slab, k);
+        rl_workspace_back_to(l->context, here);
+    }
+    return status;
+}
+
+/* Results */
+
+static rill_tensor sums_view(const layer_back *l, void *sums, int64_t row, int64_t rows, int64_t columns)
+{
+    const rill_dtype dtype = l->projections.accumulated;
+    char *at = (char *)sums + row * columns * (int64_t)rill_dtype_size(dtype);
+    return rill_tensor_2d_on(RILL_CUDA, at, dtype, rows, columns);
+}
+
+static rill_status store_sums(const layer_back *l)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const rl_layer_projections *of = &l->projections;
+    const int64_t matrix = p->channels * p->states, delta = of->delta_columns;
+    const rl_gather_job all[] = {
+        {.destination = p->dA_log, .source = parameter_view(l, &p->dA_log, l->parameters, 0), .factor = of->A},
+        {.destination = p->dD, .source = parameter_view(l, &p->dD, l->parameters, matrix)},
+        {.destination = p->db_delta, .source = parameter_view(l, &p->db_delta, l->parameters, matrix + p->channels)},
+        {.destination = of->low_rank ? p->dW_delta_down : p->dW_delta,
+         .source = sums_view(l, l->sums, 0, delta, p->channels)},
+        {.destination = p->dW_B, .source = sums_view(l, l->sums, delta, p->states, p->channels)},
+        {.destination = p->dW_C, .source = sums_view(l, l->sums, delta + p->states, p->states, p->channels)},
+        {.destination = of->low_rank ? p->dW_delta : (rill_tensor){0},
+         .source = sums_view(l, l->low_sums, 0, p->channels, p->rank)},
+    };
+    rl_gather_job wanted[RL_GATHER_JOBS];
+    int count = 0;
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        if (all[k].destination.data) wanted[count++] = all[k];
+    return rl_cuda_gather(l->context, wanted, count);
+}
+
+/* No slab has been run: there is no sequence. */
+static rill_status clear_sums(const layer_back *l)
+{
+    const rl_layer_projections *p = &l->projections;
+    const size_t element = rill_dtype_size(p->accumulated), channels = (size_t)l->problem->channels;
+    cudaStream_t stream = rl_cuda_state_of(l->context)->stream;
+    cudaError_t error = cudaMemsetAsync(l->parameters, 0, (size_t)parameter_count(l) * element, stream);
+    if (error == cudaSuccess && l->sums)
+        error = cudaMemsetAsync(l->sums, 0, (size_t)p->columns * channels * element, stream);
+    if (error == cudaSuccess && l->low_sums)
+        error = cudaMemsetAsync(l->low_sums, 0, channels * (size_t)l->problem->rank * element, stream);
+    return rl_cuda_check(l->context, error, "selective_layer_backward: clearing sums");
+}
+
+static rill_status run(layer_back *l)
+{
+    const int64_t batch = l->problem->sequences == 0 ? 0 : l->problem->batch;
+    rill_status status = plan(l);
+    if (status == RILL_OK && l->projects) status = turn_weights(l);
+    for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
+        status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
+    if (status == RILL_OK && !l->begun) status = clear_sums(l);
+    return status == RILL_OK ? store_sums(l) : status;
+}
+
+rill_status rl_cuda_selective_layer_backward(rill_context *context,
+                                             const rl_selective_layer_backward_problem *problem)
+{
+    if (problem->channels == 0) return RILL_OK;
+    layer_back l = {.context = context, .problem = problem, .forward = forward_of(problem)};
+    rl_cuda_scope scope = rl_cuda_enter(context);
+    rill_status status = run(&l);
+    rl_cuda_leave(context, &scope);
+    return status;
+}
