@@ -2,7 +2,6 @@
 
 #include "counts.h"
 #include "cublas.h"
-#include "gather.h"
 #include "product.h"
 #include "s6_args.h"
 
@@ -108,14 +107,14 @@ rill_status rl_layer_projections_take(rl_layer_projections *p, const rl_layer_sl
     return status;
 }
 
-rill_status rl_layer_projections_prepare(rl_layer_projections *p)
+rill_status rl_layer_projections_prepare(rl_layer_projections *p, const rl_gather_job *more, int count)
 {
     const rl_selective_layer_problem *of = p->problem;
     const rill_tensor *top = p->low_rank ? &of->W_delta_down : &of->W_delta;
     char *at = (char *)p->weights;
     int64_t row_bytes = of->channels * (int64_t)rill_dtype_size(p->multiplied);
     int64_t delta_bytes = p->delta_columns * row_bytes, state_bytes = of->states * row_bytes;
-    rl_gather_job jobs[] = {
+    rl_gather_job jobs[RL_GATHER_JOBS] = {
         {.destination = rill_tensor_2d_on(RILL_CUDA, at, p->multiplied, p->delta_columns, of->channels),
          .source = *top},
         {.destination = rill_tensor_2d_on(RILL_CUDA, at + delta_bytes, p->multiplied, of->states, of->channels),
@@ -129,8 +128,10 @@ rill_status rl_layer_projections_prepare(rl_layer_projections *p)
         {.destination = rill_tensor_2d_on(RILL_CUDA, p->up_weights, p->accumulated, of->channels, of->rank),
          .source = of->W_delta},
     };
+    const int own = p->low_rank ? 5 : 4;
+    for (int k = 0; k < count; k++) jobs[own + k] = more[k];
     rill_status status = p->blas ? rl_cublas_begin(p->context, p->scratch) : RILL_OK;
-    return status == RILL_OK ? rl_cuda_gather(p->context, jobs, p->low_rank ? 5 : 4) : status;
+    return status == RILL_OK ? rl_cuda_gather(p->context, jobs, own + count) : status;
 }
 
 rill_tensor rl_layer_projections_rows(const rl_layer_projections *p, const rl_layer_slab *slab, void *data,

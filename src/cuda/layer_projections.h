@@ -11,11 +11,13 @@
 #ifndef RL_CUDA_LAYER_PROJECTIONS_H
 #define RL_CUDA_LAYER_PROJECTIONS_H
 
-#include "device.h"
+#include "gather.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { RL_LAYER_JOBS = 4 };
 
 typedef struct rl_layer_projections {
     rill_context *context;
@@ -46,8 +48,8 @@ rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_
                                       rl_layer_projections *p);
 /* Memory for slabs as large as this one. */
 rill_status rl_layer_projections_take(rl_layer_projections *p, const rl_layer_slab *slab);
-/* Stacks the weights in the products' types, and makes A = -exp(A_log). */
-rill_status rl_layer_projections_prepare(rl_layer_projections *p);
+/* Stacks the weights in the products' types, makes A = -exp(A_log), and does at most RL_LAYER_JOBS more. */
+rill_status rl_layer_projections_prepare(rl_layer_projections *p, const rl_gather_job *more, int count);
 
 /* What a slab's scan takes: views of scratch, [batch, steps, channels] and [batch, steps, 1, states]. */
 typedef struct rl_layer_projected {

@@ -58,8 +58,9 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                               arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
-    return rl_cuda_launch(context, rl_product_parts_kernel(p.a.dtype, false), blocks, 1, RL_PARTS_GROUPS * 128,
-                          rl_product_parts_shared(), arguments, "selective_layer: launch of a product");
+    return rl_cuda_launch(context, rl_product_parts_kernel(p.a.dtype, false, product->rough), blocks, 1,
+                          RL_PARTS_GROUPS * 128, rl_product_parts_shared(), arguments,
+                          "selective_layer: launch of a product");
 }
 
 /* How the sum over steps is cut: all but the pointers. */
@@ -114,8 +115,11 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     rl_product_args p = cut(context, sum, tiles);
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     const int64_t blocks = p.column_blocks * p.row_blocks * p.part_count;
+    const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
+    if (whole) p.parts = sum->total;
     const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
-    const void *kernel = tiles ? rl_product_parts_kernel(p.a.dtype, true) : rl_product_kernel(p.a.dtype, true);
+    const void *kernel =
+        tiles ? rl_product_parts_kernel(p.a.dtype, true, sum->rough) : rl_product_kernel(p.a.dtype, true);
     void *arguments[] = {&p};
     rill_status status = rl_cuda_launch(context, kernel, blocks, 1, threads, tiles ? rl_product_parts_shared() : 0,
                                         arguments, "selective_layer_backward: launch of a product");
@@ -124,15 +128,15 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
                                   .numbers = p.rows * p.columns,
                                   .part_count = p.part_count,
                                   .adds = sum->adds};
-    return status == RILL_OK ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
+    return status == RILL_OK && !whole ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
 cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)
 {
-    static const rill_dtype types[] = {RILL_F32, RILL_F32, RILL_BF16, RILL_F16};
+    static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 4 && error == cudaSuccess && state->multiplies; k++)
-        error = cudaFuncSetAttribute(rl_product_parts_kernel((int32_t)types[k], k > 0),
+    for (int k = 0; k < 12 && error == cudaSuccess && state->multiplies; k++)
+        error = cudaFuncSetAttribute(rl_product_parts_kernel((int32_t)types[k / 4], k / 2 % 2, k % 2),
                                      cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rl_product_parts_shared());
     return error;
 }

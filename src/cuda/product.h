@@ -17,6 +17,7 @@ typedef struct rl_product {
     const void *w;   /* [columns, inner], dense, of the accumulated type */
     rill_tensor out; /* of any real type: rounded once */
     rill_tensor add; /* of the accumulated type, or absent; may be out itself */
+    bool rough;      /* 16 bits of each factor will do, though the sums are of the accumulated type */
 } rl_product;
 
 rill_status rl_cuda_product(rill_context *context, const rl_product *product);
@@ -32,6 +33,7 @@ typedef struct rl_step_sum {
     void *total; /* dense, of the accumulated type */
     void *parts;
     bool adds;
+    bool rough; /* as in rl_product; of 16-bit `a` always */
 } rl_step_sum;
 
 size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum);

@@ -45,7 +45,8 @@ enum {
 };
 
 const void *rl_product_kernel(int32_t dtype, bool over_steps);
-const void *rl_product_parts_kernel(int32_t dtype, bool over_steps); /* over lanes: of float32 only */
+/* Over lanes of float32 only; over steps of 16-bit data always `rough`. */
+const void *rl_product_parts_kernel(int32_t dtype, bool over_steps, bool rough);
 size_t rl_product_parts_shared(void);
 /* total (+)= the sum of the parts. */
 const void *rl_product_fold_kernel(bool f64);

@@ -1,6 +1,7 @@
 /*
  * Products of float32 accuracy on the units for bfloat16: a float is the exact sum of three bfloat16 numbers, and of
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
+ * For gradients of 16-bit data, two parts and three products: 2^-16.
  *
  *                 96 columns             A group of 128 threads has a tile of 64 rows.  b is split once into three
  *                +----------+            planes in shared memory, a panel of up to 288 of k at a time, which all
@@ -29,14 +30,13 @@
 namespace
 {
 
-constexpr int TILE = RL_PARTS_TILE, COLUMNS = RL_PARTS_COLUMNS, CHUNK = RL_PARTS_CHUNK, PARTS = 3, MINE = 8;
-constexpr int PANEL = 9; /* chunks */
+constexpr int TILE = RL_PARTS_TILE, COLUMNS = RL_PARTS_COLUMNS, CHUNK = RL_PARTS_CHUNK, MINE = 8;
 constexpr int LINE = CHUNK * 2, PLANE = COLUMNS * LINE;
-constexpr int SHARED = PANEL * PARTS * PLANE;
+constexpr int PLANES = 27; /* in shared memory */
 
-/* Pairs of the parts of a bfloat16, float16 or float32. */
-template <typename T> constexpr int parts_of = sizeof(T) == 4 ? 3 : 2;
-template <> constexpr int parts_of<bf16> = 1;
+/* Parts that are needed of a bfloat16, float16 or float32. */
+template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
+template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
 
 template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
 {
@@ -54,12 +54,11 @@ template <typename T> struct Held {
 };
 
 /* The units' words of it: of product s and part i. */
-template <typename T> struct Words {
-    uint32_t of[2 * parts_of<T>][4];
+template <typename T, int COUNT> struct Words {
+    uint32_t of[2 * COUNT][4];
 
     __device__ void fill(const Held<T> &held)
     {
-        constexpr int COUNT = parts_of<T>;
 #pragma unroll
         for (int at = 0; at < 8; at++) {
             const int s = at / 4, half = at / 2 % 2, row = at % 2, k = 4 * s + 2 * half;
@@ -75,7 +74,9 @@ template <typename T> struct Words {
     }
 };
 
-template <typename T, bool over_steps> struct Group {
+template <typename T, bool over_steps, int PARTS> struct Group {
+    static constexpr int COUNT = parts_of<T, PARTS>, PANEL = PLANES / PARTS; /* parts of a; chunks */
+
     const rl_product_args &p;
     int lane, warp, group;
     int64_t row0, column0;
@@ -200,9 +201,8 @@ template <typename T, bool over_steps> struct Group {
     }
 
     /* sum = the products of a chunk, the small ones first. */
-    __device__ void multiply(float (&sum)[COLUMNS / 2], const Words<T> &words, int slot) const
+    __device__ void multiply(float (&sum)[COLUMNS / 2], const Words<T, COUNT> &words, int slot) const
     {
-        constexpr int COUNT = parts_of<T>;
         const unsigned char *planes = dynamic_shared + slot * (PARTS * PLANE);
         bool adds = false;
 #pragma unroll
@@ -225,7 +225,7 @@ template <typename T, bool over_steps> struct Group {
         fetch(held, chunk0);
         for (int slot = 0; slot < chunks; slot++) {
             float sum[COLUMNS / 2];
-            Words<T> words;
+            Words<T, COUNT> words;
             words.fill(held);
             if (slot + 1 < chunks) fetch(held, chunk0 + slot + 1);
 #pragma unroll
@@ -351,10 +351,10 @@ template <typename T, bool over_steps> struct Group {
     }
 };
 
-template <typename T, bool over_steps> __device__ inline void run_block(const rl_product_args &p)
+template <typename T, bool over_steps, int PARTS> __device__ inline void run_block(const rl_product_args &p)
 {
     constexpr int ROWS = TILE * (over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS);
-    Group<T, over_steps> group(p);
+    Group<T, over_steps, PARTS> group(p);
     const int64_t chunks = (p.inner + CHUNK - 1) / CHUNK, block = blockIdx.x / p.column_blocks;
     group.column0 = blockIdx.x % p.column_blocks * COLUMNS;
     if constexpr (over_steps) {
@@ -369,35 +369,38 @@ template <typename T, bool over_steps> __device__ inline void run_block(const rl
         group.end = chunks;
         for (int64_t first = block; first < p.row_blocks; first += gridDim.x / p.column_blocks) {
             group.row0 = first * ROWS + group.group * TILE;
-            group.run(first > block && chunks <= PANEL);
+            group.run(first > block && chunks <= group.PANEL);
             if (group.row0 < p.rows) group.store(0);
         }
     }
 }
 
-template <typename T, bool over_steps>
+template <typename T, bool over_steps, int PARTS>
 __global__ void __launch_bounds__((over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS) * 128, 1)
     parts_kernel(const __grid_constant__ rl_product_args p)
 {
-    if constexpr (HAS_PRODUCTS) run_block<T, over_steps>(p);
+    if constexpr (HAS_PRODUCTS) run_block<T, over_steps, PARTS>(p);
 }
 
 } // namespace
 
-const void *rl_product_parts_kernel(int32_t dtype, bool over_steps)
+const void *rl_product_parts_kernel(int32_t dtype, bool over_steps, bool rough)
 {
-    if (!over_steps) return kernel_address<parts_kernel<float, false>>();
+    if (!over_steps)
+        return rough ? kernel_address<parts_kernel<float, false, 2>>()
+                     : kernel_address<parts_kernel<float, false, 3>>();
     switch (dtype) {
     case RILL_F32:
-        return kernel_address<parts_kernel<float, true>>();
+        return rough ? kernel_address<parts_kernel<float, true, 2>>()
+                     : kernel_address<parts_kernel<float, true, 3>>();
     case RILL_BF16:
-        return kernel_address<parts_kernel<bf16, true>>();
+        return kernel_address<parts_kernel<bf16, true, 2>>();
     default:
-        return kernel_address<parts_kernel<f16, true>>();
+        return kernel_address<parts_kernel<f16, true, 2>>();
     }
 }
 
 size_t rl_product_parts_shared(void)
 {
-    return SHARED;
+    return PLANES * PLANE;
 }

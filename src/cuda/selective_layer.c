@@ -91,7 +91,7 @@ static rill_status run(layer *l)
 {
     const int64_t batch = l->problem->batch;
     rill_status status = plan(l);
-    if (status == RILL_OK) status = rl_layer_projections_prepare(&l->projections);
+    if (status == RILL_OK) status = rl_layer_projections_prepare(&l->projections, NULL, 0);
     for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
         status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
     return status;

@@ -31,6 +31,7 @@ typedef struct layer_back {
     bool several;               /* slabs in all */
     bool weighs, owns_dx;       /* gradients of weights are wanted; dx gathers its parts in scratch */
     bool projects;              /* gradients of the projections are wanted */
+    bool rough;                 /* data are of 16 bits */
     void *turned, *turned_up;   /* [channels, columns] of the first weights, [rank, channels] of the low rank's */
     void *g, *ddelta, *dx;      /* rows of first_row, with a low rank of delta_row, of channels */
     void *sums, *low_sums;      /* [columns, channels], [channels, rank] */
@@ -97,7 +98,8 @@ static rl_step_sum sum_of_x(const layer_back *l, const rl_layer_slab *slab)
                          .g_row = l->projections.first_row,
                          .total = l->sums,
                          .parts = l->parts,
-                         .adds = l->begun};
+                         .adds = l->begun,
+                         .rough = l->rough};
 }
 
 static rl_step_sum sum_of_low(const layer_back *l, const rl_layer_slab *slab)
@@ -109,7 +111,8 @@ static rl_step_sum sum_of_low(const layer_back *l, const rl_layer_slab *slab)
                          .g_row = p->delta_row,
                          .total = l->low_sums,
                          .parts = l->parts,
-                         .adds = l->begun};
+                         .adds = l->begun,
+                         .rough = l->rough};
 }
 
 static rill_status take_sums(layer_back *l)
@@ -163,21 +166,21 @@ static rill_status plan(layer_back *l)
     rill_status status = rl_layer_projections_plan(l->context, &l->forward, &l->projections);
     l->weighs = p->dW_delta.data || p->dW_delta_down.data || p->dW_B.data || p->dW_C.data;
     l->projects = l->weighs || p->dx.data;
+    l->rough = rill_dtype_size(p->x.dtype) == 2;
     l->owns_dx = p->dx.data && p->dx.dtype != l->projections.accumulated;
     cut(l);
-    if (status == RILL_OK) status = take_scratch(l);
-    return status == RILL_OK ? rl_layer_projections_prepare(&l->projections) : status;
+    return status == RILL_OK ? take_scratch(l) : status;
 }
 
-/* The weights again, turned, in the accumulated type. */
-static rill_status turn_weights(const layer_back *l)
+/* The weights, and again turned, in the accumulated type. */
+static rill_status prepare_weights(layer_back *l)
 {
-    const rl_layer_projections *of = &l->projections;
+    rl_layer_projections *of = &l->projections;
     const rl_selective_layer_backward_problem *p = l->problem;
     const rill_tensor *weights[] = {of->low_rank ? &p->W_delta_down : &p->W_delta, &p->W_B, &p->W_C};
     const int64_t rows[] = {of->delta_columns, p->states, p->states};
     const int64_t stride[] = {1, of->columns}, up_shape[] = {p->channels, p->rank}, up_stride[] = {1, p->channels};
-    rl_gather_job jobs[4];
+    rl_gather_job jobs[RL_LAYER_JOBS];
     char *at = l->turned;
     for (int k = 0; k < 3; k++) {
         const int64_t shape[] = {rows[k], p->channels};
@@ -188,7 +191,7 @@ static rill_status turn_weights(const layer_back *l)
     jobs[3] = (rl_gather_job){.destination =
                                   rill_tensor_view(RILL_CUDA, l->turned_up, of->accumulated, 2, up_shape, up_stride),
                               .source = p->W_delta};
-    return rl_cuda_gather(l->context, jobs, of->low_rank ? 4 : 3);
+    return rl_layer_projections_prepare(of, jobs, !l->projects ? 0 : of->low_rank ? 4 : 3);
 }
 
 /* Slabs */
@@ -318,7 +321,7 @@ static rill_status low_back(const layer_back *l, const rl_layer_slab *slab)
     const rl_layer_projections *p = &l->projections;
     const rl_layer_projected gradients = rl_layer_projections_views(p, slab, l->g, l->ddelta);
     const rl_step_sum sum = sum_of_low(l, slab);
-    const rl_product low = {.a = gradients.delta, .w = l->turned_up, .out = gradients.low};
+    const rl_product low = {.a = gradients.delta, .w = l->turned_up, .out = gradients.low, .rough = l->rough};
     rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
     if (status == RILL_OK && (l->problem->dx.data || l->problem->dW_delta_down.data))
         status = rl_cuda_product(l->context, &low);
@@ -332,7 +335,8 @@ static rill_status project_back(const layer_back *l, const rl_layer_slab *slab)
     const rl_product dx = {.a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
                            .w = l->turned,
                            .out = rl_layer_part(&l->problem->dx, slab),
-                           .add = own_dx(l, slab)};
+                           .add = own_dx(l, slab),
+                           .rough = l->rough};
     rill_status status = p->low_rank ? low_back(l, slab) : RILL_OK;
     if (status == RILL_OK && l->weighs) status = rl_cuda_sum_steps(l->context, &sum);
     return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
@@ -421,7 +425,7 @@ static rill_status run(layer_back *l)
 {
     const int64_t batch = l->problem->sequences == 0 ? 0 : l->problem->batch;
     rill_status status = plan(l);
-    if (status == RILL_OK && l->projects) status = turn_weights(l);
+    if (status == RILL_OK) status = prepare_weights(l);
     for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
         status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
     if (status == RILL_OK && !l->begun) status = clear_sums(l);
