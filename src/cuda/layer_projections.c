@@ -41,6 +41,13 @@ rl_layer_slab rl_layer_slab_of(const rl_selective_layer_problem *problem, int64_
     return slab;
 }
 
+rl_layer_slab rl_layer_slab_at(const rl_selective_layer_problem *problem, int64_t batch0, int64_t batch,
+                               int64_t most_steps, int64_t k)
+{
+    const int64_t before = k * most_steps, steps = rl_least(most_steps, problem->length - before);
+    return (rl_layer_slab){batch0, batch, problem->reverse ? problem->length - before - steps : before, steps};
+}
+
 /* Whether the first product is one of 16-bit operands. */
 static bool all_16_bit(const rl_selective_layer_problem *p)
 {

@@ -39,6 +39,9 @@ typedef struct rl_layer_slab {
 /* Steps of a slab are a multiple of the scan's tiles; slabs of packed sequences, which may begin anywhere, are all.
  */
 rl_layer_slab rl_layer_slab_of(const rl_selective_layer_problem *problem, int64_t most_rows);
+/* The k-th of them along time, as sequences run. */
+rl_layer_slab rl_layer_slab_at(const rl_selective_layer_problem *problem, int64_t batch0, int64_t batch,
+                               int64_t most_steps, int64_t k);
 rill_tensor rl_layer_part(const rill_tensor *tensor, const rl_layer_slab *slab);
 /* Sequences of a tensor of states. */
 rill_tensor rl_layer_states(const rill_tensor *tensor, const rl_layer_slab *slab);

@@ -80,8 +80,7 @@ static rill_status run_sequences(layer *l, int64_t batch0, int64_t batch)
     int64_t slabs = each > 0 ? rl_quotient_up(length, each) : 1;
     rill_status status = RILL_OK;
     for (int64_t k = 0; k < slabs && status == RILL_OK; k++) {
-        const int64_t step0 = (l->problem->reverse ? slabs - 1 - k : k) * each;
-        const rl_layer_slab slab = {batch0, batch, step0, rl_least(each, length - step0)};
+        const rl_layer_slab slab = rl_layer_slab_at(l->problem, batch0, batch, each, k);
         status = run_slab(l, &slab);
     }
     return status;

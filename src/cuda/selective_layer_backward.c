@@ -13,12 +13,12 @@
  */
 #include "counts.h"
 #include "device.h"
-#include "gather.h"
 #include "layer_projections.h"
+#include "layer_slabs.h"
 #include "product.h"
 #include "s6_back_args.h"
 
-static const int64_t SLAB_BYTES = (int64_t)1 << 30; /* of a slab's rows; less, where x is small: */
+static const int64_t SLAB_BYTES = (int64_t)1 << 30; /* of a slab's rows; less where x is small, but not below */
 static const int64_t FREE_BYTES = (int64_t)64 << 20;
 
 typedef struct layer_back {
@@ -76,13 +76,11 @@ static int64_t row_bytes(const layer_back *l)
     return numbers * (int64_t)rill_dtype_size(p->accumulated);
 }
 
-static void cut(layer_back *l)
+static void cut(layer_back *l, int64_t bytes)
 {
-    const rl_selective_layer_backward_problem *p = l->problem;
-    const int64_t x = p->batch * p->length * p->channels * (int64_t)rill_dtype_size(l->projections.accumulated);
-    l->slab = rl_layer_slab_of(&l->forward, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, 2 * x)) / row_bytes(l));
-    l->slabs = l->slab.steps > 0 ? rl_quotient_up(p->length, l->slab.steps) : 1;
-    l->several = l->slabs > 1 || l->slab.batch < p->batch;
+    l->slab = rl_layer_slab_of(&l->forward, bytes / row_bytes(l));
+    l->slabs = l->slab.steps > 0 ? rl_quotient_up(l->problem->length, l->slab.steps) : 1;
+    l->several = l->slabs > 1 || l->slab.batch < l->problem->batch;
 }
 
 static int64_t parameter_count(const layer_back *l)
@@ -160,7 +158,7 @@ static rill_status take_scratch(layer_back *l)
     return status;
 }
 
-static rill_status plan(layer_back *l)
+static rill_status plan(layer_back *l, int64_t bytes)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     rill_status status = rl_layer_projections_plan(l->context, &l->forward, &l->projections);
@@ -168,7 +166,7 @@ static rill_status plan(layer_back *l)
     l->projects = l->weighs || p->dx.data;
     l->rough = rill_dtype_size(p->x.dtype) == 2;
     l->owns_dx = p->dx.data && p->dx.dtype != l->projections.accumulated;
-    cut(l);
+    cut(l, bytes);
     return status == RILL_OK ? take_scratch(l) : status;
 }
 
@@ -352,23 +350,17 @@ static rill_status run_back(layer_back *l, const rl_layer_slab *slab, int64_t k)
     return status;
 }
 
-static rl_layer_slab slab_at(const layer_back *l, int64_t batch0, int64_t batch, int64_t k)
-{
-    const int64_t each = l->slab.steps, step0 = (l->problem->reverse ? l->slabs - 1 - k : k) * each;
-    return (rl_layer_slab){batch0, batch, step0, rl_least(each, l->problem->length - step0)};
-}
-
 static rill_status run_sequences(layer_back *l, int64_t batch0, int64_t batch)
 {
     const rl_workspace_place here = rl_workspace_here(l->context); /* the scans' scratch is every slab's */
     rill_status status = RILL_OK;
     for (int64_t k = 0; k < l->slabs - 1 && status == RILL_OK; k++) {
-        const rl_layer_slab slab = slab_at(l, batch0, batch, k);
+        const rl_layer_slab slab = rl_layer_slab_at(&l->forward, batch0, batch, l->slab.steps, k);
         status = keep_states(l, &slab, k);
         rl_workspace_back_to(l->context, here);
     }
     for (int64_t k = l->slabs; k-- > 0 && status == RILL_OK;) {
-        const rl_layer_slab slab = slab_at(l, batch0, batch, k);
+        const rl_layer_slab slab = rl_layer_slab_at(&l->forward, batch0, batch, l->slab.steps, k);
         status = run_back(l, &slab, k);
         rl_workspace_back_to(l->context, here);
     }
@@ -421,10 +413,10 @@ static rill_status clear_sums(const layer_back *l)
     return rl_cuda_check(l->context, error, "selective_layer_backward: clearing sums");
 }
 
-static rill_status run(layer_back *l)
+static rill_status run(layer_back *l, int64_t bytes)
 {
     const int64_t batch = l->problem->sequences == 0 ? 0 : l->problem->batch;
-    rill_status status = plan(l);
+    rill_status status = plan(l, bytes);
     if (status == RILL_OK) status = prepare_weights(l);
     for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
         status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
@@ -432,13 +424,20 @@ static rill_status run(layer_back *l)
     return status == RILL_OK ? store_sums(l) : status;
 }
 
-rill_status rl_cuda_selective_layer_backward(rill_context *context,
-                                             const rl_selective_layer_backward_problem *problem)
+rill_status rl_cuda_layer_back_within(rill_context *context, const rl_selective_layer_backward_problem *problem,
+                                      int64_t bytes)
 {
     if (problem->channels == 0) return RILL_OK;
     layer_back l = {.context = context, .problem = problem, .forward = forward_of(problem)};
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = run(&l);
+    rill_status status = run(&l, bytes);
     rl_cuda_leave(context, &scope);
     return status;
+}
+
+/* Slabs so large that all scratch is less than three times as large as x in the accumulated type. */
+rill_status rl_cuda_selective_layer_backward(rill_context *context, const rl_selective_layer_backward_problem *p)
+{
+    const int64_t x = p->batch * p->length * p->channels * (p->x.dtype == RILL_F64 ? 8 : 4);
+    return rl_cuda_layer_back_within(context, p, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, 2 * x)));
 }
