@@ -64,8 +64,10 @@ rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_
     rill_status status = p->blas ? rl_cublas_open(context) : RILL_OK;
     p->blas = p->blas && rl_cuda_state_of(context)->cublas;
     p->low_rank = problem->W_delta_down.dtype != RILL_ABSENT;
+    p->direct = !p->blas && problem->batch * problem->length > 0 && rl_cuda_product_takes(context, problem->x.dtype);
     p->accumulated = problem->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
     p->multiplied = p->blas ? problem->x.dtype : p->accumulated;
+    p->up_direct = rl_cuda_product_takes(context, p->accumulated);
     p->delta_columns = p->low_rank ? problem->rank : problem->channels;
     p->columns = p->delta_columns + 2 * problem->states;
     p->first_row = rl_quotient_up(p->columns, ROW_ALIGNMENT) * ROW_ALIGNMENT;
@@ -103,7 +105,8 @@ rill_status rl_layer_projections_take(rl_layer_projections *p, const rl_layer_sl
 {
     const rl_selective_layer_problem *of = p->problem;
     const int64_t rows = slab->batch * slab->steps;
-    rill_status status = take(p, p->columns * of->channels, p->multiplied, &p->weights);
+    rill_status status = RILL_OK;
+    if (!p->direct) status = take(p, p->columns * of->channels, p->multiplied, &p->weights);
     if (status == RILL_OK) status = rl_layer_projections_block(p, of->channels * of->states, &p->A);
     if (status == RILL_OK) status = rl_layer_projections_block(p, rows * p->first_row, &p->first);
     if (status == RILL_OK && p->low_rank)
@@ -114,31 +117,40 @@ rill_status rl_layer_projections_take(rl_layer_projections *p, const rl_layer_sl
     return status;
 }
 
+/* The weights of the first product in the order of its columns. */
+static void list_weights(const rl_layer_projections *p, rill_tensor *weights)
+{
+    weights[0] = p->low_rank ? p->problem->W_delta_down : p->problem->W_delta;
+    weights[1] = p->problem->W_B;
+    weights[2] = p->problem->W_C;
+}
+
 rill_status rl_layer_projections_prepare(rl_layer_projections *p, const rl_gather_job *more, int count)
 {
     const rl_selective_layer_problem *of = p->problem;
-    const rill_tensor *top = p->low_rank ? &of->W_delta_down : &of->W_delta;
+    rl_gather_job jobs[RL_GATHER_JOBS];
+    rill_tensor weights[3];
     char *at = (char *)p->weights;
-    int64_t row_bytes = of->channels * (int64_t)rill_dtype_size(p->multiplied);
-    int64_t delta_bytes = p->delta_columns * row_bytes, state_bytes = of->states * row_bytes;
-    rl_gather_job jobs[RL_GATHER_JOBS] = {
-        {.destination = rill_tensor_2d_on(RILL_CUDA, at, p->multiplied, p->delta_columns, of->channels),
-         .source = *top},
-        {.destination = rill_tensor_2d_on(RILL_CUDA, at + delta_bytes, p->multiplied, of->states, of->channels),
-         .source = of->W_B},
-        {.destination =
-             rill_tensor_2d_on(RILL_CUDA, at + delta_bytes + state_bytes, p->multiplied, of->states, of->channels),
-         .source = of->W_C},
-        {.destination = rill_tensor_2d_on(RILL_CUDA, p->A, p->accumulated, of->channels, of->states),
-         .source = of->A_log,
-         .decay = true},
-        {.destination = rill_tensor_2d_on(RILL_CUDA, p->up_weights, p->accumulated, of->channels, of->rank),
-         .source = of->W_delta},
-    };
-    const int own = p->low_rank ? 5 : 4;
-    for (int k = 0; k < count; k++) jobs[own + k] = more[k];
+    int jobs_count = 0;
+    list_weights(p, weights);
+    for (int k = 0; k < 3 && !p->direct; k++) {
+        const int64_t rows = weights[k].shape[0];
+        jobs[jobs_count++] = (rl_gather_job){
+            .destination = rill_tensor_2d_on(RILL_CUDA, at, p->multiplied, rows, of->channels), .source = weights[k]};
+        at += rows * of->channels * (int64_t)rill_dtype_size(p->multiplied);
+    }
+    if (!p->direct)
+        jobs[jobs_count++] = (rl_gather_job){
+            .destination = rill_tensor_2d_on(RILL_CUDA, p->A, p->accumulated, of->channels, of->states),
+            .source = of->A_log,
+            .decay = true};
+    if (p->low_rank && !p->up_direct)
+        jobs[jobs_count++] = (rl_gather_job){
+            .destination = rill_tensor_2d_on(RILL_CUDA, p->up_weights, p->accumulated, of->channels, of->rank),
+            .source = of->W_delta};
+    for (int k = 0; k < count; k++) jobs[jobs_count++] = more[k];
     rill_status status = p->blas ? rl_cublas_begin(p->context, p->scratch) : RILL_OK;
-    return status == RILL_OK ? rl_cuda_gather(p->context, jobs, own + count) : status;
+    return status == RILL_OK ? rl_cuda_gather(p->context, jobs, jobs_count) : status;
 }
 
 rill_tensor rl_layer_projections_rows(const rl_layer_projections *p, const rl_layer_slab *slab, void *data,
@@ -187,13 +199,33 @@ static rill_status multiply_16_bit(rl_layer_projections *p, const rill_tensor *x
                              rows.shape[2], p->first, p->first_row);
 }
 
+static rill_status multiply_x(const rl_layer_projections *p, const rl_layer_slab *slab)
+{
+    rl_product product = {.a = rl_layer_part(&p->problem->x, slab),
+                          .out = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, p->columns)};
+    if (p->direct) {
+        list_weights(p, product.w);
+        product.A_log = p->problem->A_log;
+        product.A = p->A;
+    } else {
+        product.w[0] = rill_tensor_2d_on(RILL_CUDA, p->weights, p->accumulated, p->columns, p->problem->channels);
+    }
+    return rl_cuda_product(p->context, &product);
+}
+
+static rill_status multiply_low(const rl_layer_projections *p, const rl_layer_slab *slab)
+{
+    const rl_selective_layer_problem *of = p->problem;
+    const rl_layer_projected views = rl_layer_projections_views(p, slab, p->first, p->delta);
+    rl_product product = {.a = views.low, .out = views.delta};
+    product.w[0] = p->up_direct ? of->W_delta
+                                : rill_tensor_2d_on(RILL_CUDA, p->up_weights, p->accumulated, of->channels, of->rank);
+    return rl_cuda_product(p->context, &product);
+}
+
 rill_status rl_layer_projections_run(rl_layer_projections *p, const rl_layer_slab *slab)
 {
     const rill_tensor x = rl_layer_part(&p->problem->x, slab);
-    const rl_layer_projected views = rl_layer_projections_views(p, slab, p->first, p->delta);
-    const rl_product first = {
-        .a = x, .w = p->weights, .out = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, p->columns)};
-    const rl_product up = {.a = views.low, .w = p->up_weights, .out = views.delta};
-    rill_status status = p->blas ? multiply_16_bit(p, &x) : rl_cuda_product(p->context, &first);
-    return status == RILL_OK && p->low_rank ? rl_cuda_product(p->context, &up) : status;
+    rill_status status = p->blas ? multiply_16_bit(p, &x) : multiply_x(p, slab);
+    return status == RILL_OK && p->low_rank ? multiply_low(p, slab) : status;
 }

@@ -23,6 +23,7 @@ typedef struct rl_layer_projections {
     rill_context *context;
     const rl_selective_layer_problem *problem; /* its sizes, x, weights and A_log */
     bool blas, low_rank;
+    bool direct, up_direct;       /* the product, or that of the low rank, takes weights as they lie */
     rill_dtype accumulated;       /* of all scratch: f64 or f32 */
     rill_dtype multiplied;        /* of the first product's operands */
     int64_t delta_columns;        /* of the first product: channels or rank */
@@ -51,7 +52,8 @@ rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_
                                       rl_layer_projections *p);
 /* Memory for slabs as large as this one. */
 rill_status rl_layer_projections_take(rl_layer_projections *p, const rl_layer_slab *slab);
-/* Stacks the weights in the products' types, makes A = -exp(A_log), and does at most RL_LAYER_JOBS more. */
+/* Stacks the weights in the products' types, makes A = -exp(A_log) (or leaves them to the products), and does at most
+ * RL_LAYER_JOBS more. */
 rill_status rl_layer_projections_prepare(rl_layer_projections *p, const rl_gather_job *more, int count);
 
 /* What a slab's scan takes: views of scratch, [batch, steps, channels] and [batch, steps, 1, states]. */

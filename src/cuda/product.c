@@ -33,13 +33,33 @@ static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over
     return rl_cuda_state_of(context)->multiplies && dtype != RILL_F64 && (over_steps || dtype == RILL_F32);
 }
 
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a)
+{
+    return takes_tiles(context, a, false);
+}
+
+static rl_product_weight weight_of(const rill_tensor *w)
+{
+    rl_product_weight weight = {.data = w->data, .dtype = (int32_t)w->dtype};
+    if (!w->data) return weight;
+    weight.columns = w->shape[0];
+    weight.row = rl_cuda_stride(w, 0);
+    weight.lane = rl_cuda_stride(w, 1);
+    weight.wide = w->dtype == RILL_F32 && weight.lane == 1 && (uintptr_t)w->data % 16 == 0 && weight.row % 4 == 0;
+    return weight;
+}
+
 rill_status rl_cuda_product(rill_context *context, const rl_product *product)
 {
     const rill_tensor *a = &product->a, *out = &product->out;
     rl_product_args p = {.a = rows_of(a),
                          .out = rows_of(out),
                          .add = rows_of(&product->add),
-                         .b = product->w,
+                         .weights = {weight_of(&product->w[0]), weight_of(&product->w[1]), weight_of(&product->w[2])},
+                         .A_log = weight_of(&product->A_log),
+                         .A = product->A,
+                         .A_states = product->A_log.data ? product->A_log.shape[1] : 0,
+                         .b = product->w[0].data,
                          .rows = a->shape[0] * a->shape[1],
                          .columns = out->shape[2],
                          .inner = a->shape[2],
@@ -48,7 +68,6 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                          .part_count = 1};
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     const bool tiles = takes_tiles(context, a->dtype, false);
-    p.b_wide = p.b_row % 4 == 0;
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_COLUMNS : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
     int64_t blocks = p.column_blocks * p.row_blocks;

@@ -11,15 +11,22 @@
 extern "C" {
 #endif
 
-/* out = a wᵀ + add, on the left [batch, length, columns]; a: [batch, length, inner]; any strides. */
+/*
+ * out = a wᵀ + add, on the left [batch, length, columns]; a: [batch, length, inner]; any strides.  Weights are
+ * [columns, inner]: one that is dense and of the accumulated type, or where rl_cuda_product_takes, up to three one
+ * below the other as they lie, while A = -exp(A_log) is made beside.
+ */
 typedef struct rl_product {
     rill_tensor a;
-    const void *w;   /* [columns, inner], dense, of the accumulated type */
-    rill_tensor out; /* of any real type: rounded once */
-    rill_tensor add; /* of the accumulated type, or absent; may be out itself */
-    bool rough;      /* 16 bits of each factor will do, though the sums are of the accumulated type */
+    rill_tensor w[3];
+    rill_tensor A_log; /* [channels, states], or absent */
+    void *A;           /* dense */
+    rill_tensor out;   /* of any real type: rounded once */
+    rill_tensor add;   /* of the accumulated type, or absent; may be out itself */
+    bool rough;        /* 16 bits of each factor will do, though the sums are of the accumulated type */
 } rl_product;
 
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a);
 rill_status rl_cuda_product(rill_context *context, const rl_product *product);
 
 /*

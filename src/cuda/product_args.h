@@ -19,17 +19,31 @@ typedef struct rl_product_rows {
     bool even; /* rows follow each other at `step` throughout */
 } rl_product_rows;
 
+/* Some columns of b: as they lie, of any type that float32 holds. */
+typedef struct rl_product_weight {
+    const void *data;
+    int64_t columns, row, lane;
+    int32_t dtype;
+    bool wide; /* float32, lanes follow each other, and rows begin at multiples of 16 bytes */
+} rl_product_weight;
+
+enum { RL_PRODUCT_WEIGHTS = 3 };
+
 /*
+ * Over lanes on units for products of tiles, b is `weights` one below the other, and A = -exp(A_log) is made beside.
  * Over steps, rows are a's lanes, k is a step and b lies as [inner, columns]; out is then parts[part, column, row],
  * each the sum of its share of the steps.
  */
 typedef struct rl_product_args {
     rl_product_rows a, out, add;
-    const void *b;
+    rl_product_weight weights[RL_PRODUCT_WEIGHTS];
+    rl_product_weight A_log;
+    float *A;
+    int64_t A_states;
+    const void *b; /* else: of the accumulated type */
     void *parts;
     int64_t rows, columns, inner, length, b_row;
     int64_t column_blocks, row_blocks, part_count;
-    bool b_wide; /* b's rows begin at multiples of 16 bytes */
 } rl_product_args;
 
 /* The shape of a block's work on multiply-add units, and with products of tiles. */

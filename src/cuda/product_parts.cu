@@ -158,23 +158,44 @@ template <typename T, bool over_steps, int PARTS> struct Group {
         }
     }
 
+    /* The weight that a column is of, which then counts from the weight's first. */
+    __device__ const rl_product_weight &weight_of(int64_t &column) const
+    {
+        const rl_product_weight *weight = p.weights;
+#pragma unroll
+        for (int i = 1; i < RL_PRODUCT_WEIGHTS; i++)
+            if (weight == p.weights + i - 1 && column >= weight->columns) {
+                column -= weight->columns;
+                weight++;
+            }
+        return *weight;
+    }
+
     /* Eight neighbours along k of one of b's columns. */
     __device__ void fetch_b(float (&value)[MINE], int64_t column, int64_t k) const
     {
-        const float *b = (const float *)p.b;
-        if (!over_steps && p.b_wide && column < p.columns && k + MINE <= p.inner) {
+        const bool there = column < p.columns;
+        if constexpr (over_steps) {
 #pragma unroll
-            for (int i = 0; i < MINE; i += 4) {
-                const Quad<float> quad = *(const Quad<float> *)(b + column * p.b_row + k + i);
+            for (int i = 0; i < MINE; i++)
+                value[i] = there && k + i < p.inner ? ((const float *)p.b)[(k + i) * p.b_row + column] : 0.0f;
+        } else {
+            const rl_product_weight &weight = weight_of(column);
+            const int64_t row = column * weight.row;
+            if (weight.wide && there && k + MINE <= p.inner) {
 #pragma unroll
-                for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
+                for (int i = 0; i < MINE; i += 4) {
+                    const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + i);
+#pragma unroll
+                    for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
+                }
+                return;
             }
-            return;
-        }
 #pragma unroll
-        for (int i = 0; i < MINE; i++) {
-            const int64_t from = over_steps ? (k + i) * p.b_row + column : column * p.b_row + k + i;
-            value[i] = column < p.columns && k + i < p.inner ? b[from] : 0.0f;
+            for (int i = 0; i < MINE; i++)
+                value[i] = there && k + i < p.inner
+                               ? load_any<float>(weight.data, weight.dtype, row + (k + i) * weight.lane)
+                               : 0.0f;
         }
     }
 
@@ -246,13 +267,20 @@ template <typename T, bool over_steps, int PARTS> struct Group {
     /* The sum in the order of k; for what products gave that is not finite. */
     __device__ float sum_plainly(int half, int64_t column) const
     {
-        const float *b = (const float *)p.b;
         const int64_t last = min(end * CHUNK, p.inner);
         const T *const mine = half == 0 ? at[0] : at[1];
         float sum = 0;
+        if constexpr (over_steps) {
 #pragma unroll 1
-        for (int64_t k = begin * CHUNK; k < last; k++)
-            sum = fmaf(widen(mine[k_offset(k)]), b[over_steps ? k * p.b_row + column : column * p.b_row + k], sum);
+            for (int64_t k = begin * CHUNK; k < last; k++)
+                sum = fmaf(widen(mine[k_offset(k)]), ((const float *)p.b)[k * p.b_row + column], sum);
+        } else {
+            const rl_product_weight &weight = weight_of(column);
+#pragma unroll 1
+            for (int64_t k = 0; k < last; k++)
+                sum = fmaf(widen(mine[k_offset(k)]),
+                           load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
+        }
         return sum;
     }
 
@@ -351,6 +379,17 @@ template <typename T, bool over_steps, int PARTS> struct Group {
     }
 };
 
+__device__ inline void make_A(const rl_product_args &p)
+{
+    const rl_product_weight &from = p.A_log;
+    const int64_t count = from.columns * p.A_states, stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += stride) {
+        const int64_t channel = k / p.A_states, state = k - channel * p.A_states;
+        const int64_t at = channel * from.row + state * from.lane;
+        p.A[k] = (float)-exp(load_any<double>(from.data, from.dtype, at));
+    }
+}
+
 template <typename T, bool over_steps, int PARTS> __device__ inline void run_block(const rl_product_args &p)
 {
     constexpr int ROWS = TILE * (over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS);
@@ -365,6 +404,7 @@ template <typename T, bool over_steps, int PARTS> __device__ inline void run_blo
         group.run(false);
         if (group.row0 < p.rows) group.store(part);
     } else {
+        if (p.A) make_A(p);
         group.begin = 0;
         group.end = chunks;
         for (int64_t first = block; first < p.row_blocks; first += gridDim.x / p.column_blocks) {

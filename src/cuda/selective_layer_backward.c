@@ -319,7 +319,11 @@ static rill_status low_back(const layer_back *l, const rl_layer_slab *slab)
     const rl_layer_projections *p = &l->projections;
     const rl_layer_projected gradients = rl_layer_projections_views(p, slab, l->g, l->ddelta);
     const rl_step_sum sum = sum_of_low(l, slab);
-    const rl_product low = {.a = gradients.delta, .w = l->turned_up, .out = gradients.low, .rough = l->rough};
+    const rl_product low = {
+        .a = gradients.delta,
+        .w = {rill_tensor_2d_on(RILL_CUDA, l->turned_up, p->accumulated, l->problem->rank, l->problem->channels)},
+        .out = gradients.low,
+        .rough = l->rough};
     rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
     if (status == RILL_OK && (l->problem->dx.data || l->problem->dW_delta_down.data))
         status = rl_cuda_product(l->context, &low);
@@ -330,11 +334,12 @@ static rill_status project_back(const layer_back *l, const rl_layer_slab *slab)
 {
     const rl_layer_projections *p = &l->projections;
     const rl_step_sum sum = sum_of_x(l, slab);
-    const rl_product dx = {.a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
-                           .w = l->turned,
-                           .out = rl_layer_part(&l->problem->dx, slab),
-                           .add = own_dx(l, slab),
-                           .rough = l->rough};
+    const rl_product dx = {
+        .a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
+        .w = {rill_tensor_2d_on(RILL_CUDA, l->turned, p->accumulated, l->problem->channels, p->columns)},
+        .out = rl_layer_part(&l->problem->dx, slab),
+        .add = own_dx(l, slab),
+        .rough = l->rough};
     rill_status status = p->low_rank ? low_back(l, slab) : RILL_OK;
     if (status == RILL_OK && l->weighs) status = rl_cuda_sum_steps(l->context, &sum);
     return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
