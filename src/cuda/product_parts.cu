@@ -3,18 +3,19 @@
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
  * For gradients of 16-bit data, two parts and three products: 2^-16.
  *
- *                 96 columns             A group of 128 threads has a tile of 64 rows.  b is split once into three
- *                +----------+            planes in shared memory, a panel of up to 288 of k at a time, which all
- *   a: 64 rows   |   tile   | group 0    groups of the block share.  a never is in shared memory: its threads load
+ *             96 or 144 columns          A group of 128 threads has a tile of 64 rows.  b is split once into three
+ *                +----------+            planes in shared memory, a panel of up to 384 or 256 of k at a time, which
+ * all a: 64 rows   |   tile   | group 0    groups of the block share.  a never is in shared memory: its threads load
  *                +----------+            what they hold of it as units of products take it, 32 of k at a time, split
  *      64 rows   |   tile   | group 1    it in registers, and load the next while the units work.
  *                +----------+
  *
  * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
  * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
- * b alike: thread q of four loads eight neighbours, of which the first two go where the units' first columns are.
+ * b alike: thread q of four loads twice four neighbours, of which the first two go where the units' first columns
+ * are.
  *
- *     k = 8 q + 4 s + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
+ *     k = 16 s + 4 q + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
  *
  * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds, in order.
  */
@@ -30,13 +31,23 @@
 namespace
 {
 
-constexpr int TILE = RL_PARTS_TILE, COLUMNS = RL_PARTS_COLUMNS, CHUNK = RL_PARTS_CHUNK, MINE = 8;
-constexpr int LINE = CHUNK * 2, PLANE = COLUMNS * LINE;
-constexpr int PLANES = 27; /* in shared memory */
+constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHUNK * 2;
+constexpr int SHARED = 24 * RL_PARTS_WIDE * LINE; /* bytes of planes */
+
+constexpr int groups_of(int columns, bool over_steps)
+{
+    return columns == RL_PARTS_WIDE || over_steps ? 2 : 3;
+}
 
 /* Parts that are needed of a bfloat16, float16 or float32. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
 template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
+
+/* Where a thread's i-th k is in a chunk, of those of its four that begin at 0. */
+__device__ constexpr int place_of(int i)
+{
+    return i % 4 + i / 4 * 16;
+}
 
 template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
 {
@@ -74,8 +85,10 @@ template <typename T, int COUNT> struct Words {
     }
 };
 
-template <typename T, bool over_steps, int PARTS> struct Group {
-    static constexpr int COUNT = parts_of<T, PARTS>, PANEL = PLANES / PARTS; /* parts of a; chunks */
+template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
+    static constexpr int COUNT = parts_of<T, PARTS>, PLANE = COLUMNS * LINE; /* parts of a; bytes */
+    static constexpr int PANEL = SHARED / (PLANE * PARTS), GROUPS = groups_of(COLUMNS, over_steps);
+    static constexpr int WORDS = (COLUMNS / 2 + 31) / 32;
 
     const rl_product_args &p;
     int lane, warp, group;
@@ -122,7 +135,7 @@ template <typename T, bool over_steps, int PARTS> struct Group {
 
     __device__ void fetch(Held<T> &held, int64_t chunk) const
     {
-        const int64_t k = chunk * CHUNK + lane % 4 * MINE;
+        const int64_t k = chunk * CHUNK + lane % 4 * 4;
         const bool whole = (chunk + 1) * CHUNK <= p.inner;
         if constexpr (!over_steps) {
             if (whole && p.a.wide) {
@@ -130,7 +143,7 @@ template <typename T, bool over_steps, int PARTS> struct Group {
                 for (int half = 0; half < 2; half++)
 #pragma unroll
                     for (int i = 0; i < MINE; i += 4) {
-                        const Quad<T> quad = *(const Quad<T> *)(at[half] + k + i);
+                        const Quad<T> quad = *(const Quad<T> *)(at[half] + k + place_of(i));
 #pragma unroll
                         for (int j = 0; j < 4; j++) held.value[half][i + j] = quad.get(j);
                     }
@@ -143,7 +156,7 @@ template <typename T, bool over_steps, int PARTS> struct Group {
             const T *from = at[0] + k * p.a.step;
 #pragma unroll
             for (int i = 0; i < MINE; i++) {
-                const Pair pair = *(const Pair *)(from + i * p.a.step);
+                const Pair pair = *(const Pair *)(from + place_of(i) * p.a.step);
                 held.value[0][i] = pair.value[0];
                 held.value[1][i] = pair.value[1];
             }
@@ -151,8 +164,8 @@ template <typename T, bool over_steps, int PARTS> struct Group {
         }
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
-            const bool there = k + i < p.inner;
-            const int64_t offset = there ? k_offset(k + i) : 0;
+            const bool there = k + place_of(i) < p.inner;
+            const int64_t offset = there ? k_offset(k + place_of(i)) : 0;
 #pragma unroll
             for (int half = 0; half < 2; half++) held.value[half][i] = there ? at[half][offset] : T{};
         }
@@ -171,21 +184,24 @@ template <typename T, bool over_steps, int PARTS> struct Group {
         return *weight;
     }
 
-    /* Eight neighbours along k of one of b's columns. */
+    /* What belongs together along k of one of b's columns. */
     __device__ void fetch_b(float (&value)[MINE], int64_t column, int64_t k) const
     {
         const bool there = column < p.columns;
         if constexpr (over_steps) {
 #pragma unroll
             for (int i = 0; i < MINE; i++)
-                value[i] = there && k + i < p.inner ? ((const float *)p.b)[(k + i) * p.b_row + column] : 0.0f;
+                value[i] = there && k + place_of(i) < p.inner
+                               ? ((const float *)p.b)[(k + place_of(i)) * p.b_row + column]
+                               : 0.0f;
         } else {
             const rl_product_weight &weight = weight_of(column);
             const int64_t row = column * weight.row;
-            if (weight.wide && there && k + MINE <= p.inner) {
+            if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
 #pragma unroll
                 for (int i = 0; i < MINE; i += 4) {
-                    const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + i);
+                    const Quad<float> quad =
+                        *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
 #pragma unroll
                     for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
                 }
@@ -193,8 +209,8 @@ template <typename T, bool over_steps, int PARTS> struct Group {
             }
 #pragma unroll
             for (int i = 0; i < MINE; i++)
-                value[i] = there && k + i < p.inner
-                               ? load_any<float>(weight.data, weight.dtype, row + (k + i) * weight.lane)
+                value[i] = there && k + place_of(i) < p.inner
+                               ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
                                : 0.0f;
         }
     }
@@ -208,7 +224,7 @@ template <typename T, bool over_steps, int PARTS> struct Group {
         for (int item = threadIdx.x / 32; item < chunks * (COLUMNS / 8); item += warps) {
             const int chunk = item / (COLUMNS / 8), line = item % (COLUMNS / 8) * 8 + column;
             float value[MINE];
-            fetch_b(value, column0 + line, (chunk0 + chunk) * CHUNK + quarter * MINE);
+            fetch_b(value, column0 + line, (chunk0 + chunk) * CHUNK + quarter * 4);
             unsigned char *to = dynamic_shared + chunk * (PARTS * PLANE) + line * LINE + quarter * 4;
 #pragma unroll
             for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
@@ -295,7 +311,7 @@ template <typename T, bool over_steps, int PARTS> struct Group {
         store_any(p.out.data, p.out.dtype, offset_of(p.out, row) + column * p.out.lane, value);
     }
 
-    __device__ void store_rows(int half, uint64_t &again) const
+    __device__ void store_rows(int half, uint32_t (&again)[WORDS]) const
     {
         const int64_t row = row_of(half);
         if (row >= p.rows) return;
@@ -321,12 +337,12 @@ template <typename T, bool over_steps, int PARTS> struct Group {
                 if (is_finite(total[i + e]))
                     store_one(row, column + e, total[i + e]);
                 else
-                    again |= (uint64_t)1 << (i + e);
+                    again[(i + e) / 32] |= 1u << ((i + e) % 32);
             }
         }
     }
 
-    __device__ void store_part(int64_t part, uint64_t &again) const
+    __device__ void store_part(int64_t part, uint32_t (&again)[WORDS]) const
     {
         float *out = (float *)p.parts + part * p.columns * p.rows;
         const int64_t row = row_of(0);
@@ -335,29 +351,31 @@ template <typename T, bool over_steps, int PARTS> struct Group {
             const int64_t column = column_of(i), mine = row + i / 2 % 2;
             if (column >= p.columns || mine >= p.rows) continue;
             out[column * p.rows + mine] = total[i];
-            if (!is_finite(total[i])) again |= (uint64_t)1 << i;
+            if (!is_finite(total[i])) again[i / 32] |= 1u << (i % 32);
         }
     }
 
     __device__ void store(int64_t part) const
     {
-        uint64_t again = 0;
+        uint32_t again[WORDS] = {};
         if constexpr (over_steps) {
             store_part(part, again);
         } else {
             store_rows(0, again);
             store_rows(1, again);
         }
+#pragma unroll
+        for (int word = 0; word < WORDS; word++) {
 #pragma unroll 1
-        while (again) {
-            const int i = __ffsll((long long)again) - 1, half = i / 2 % 2;
-            const int64_t row = row_of(half), column = column_of(i);
-            const float value = sum_plainly(half, column);
-            if constexpr (over_steps)
-                ((float *)p.parts)[(part * p.columns + column) * p.rows + row] = value;
-            else
-                store_one(row, column, value);
-            again &= again - 1;
+            for (uint32_t left = again[word]; left; left &= left - 1) {
+                const int i = 32 * word + __ffs((int)left) - 1, half = i / 2 % 2;
+                const int64_t row = row_of(half), column = column_of(i);
+                const float value = sum_plainly(half, column);
+                if constexpr (over_steps)
+                    ((float *)p.parts)[(part * p.columns + column) * p.rows + row] = value;
+                else
+                    store_one(row, column, value);
+            }
         }
     }
 
@@ -390,10 +408,11 @@ __device__ inline void make_A(const rl_product_args &p)
     }
 }
 
-template <typename T, bool over_steps, int PARTS> __device__ inline void run_block(const rl_product_args &p)
+template <typename T, int COLUMNS, bool over_steps, int PARTS>
+__device__ inline void run_block(const rl_product_args &p)
 {
-    constexpr int ROWS = TILE * (over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS);
-    Group<T, over_steps, PARTS> group(p);
+    Group<T, COLUMNS, over_steps, PARTS> group(p);
+    constexpr int ROWS = TILE * group.GROUPS;
     const int64_t chunks = (p.inner + CHUNK - 1) / CHUNK, block = blockIdx.x / p.column_blocks;
     group.column0 = blockIdx.x % p.column_blocks * COLUMNS;
     if constexpr (over_steps) {
@@ -415,32 +434,43 @@ template <typename T, bool over_steps, int PARTS> __device__ inline void run_blo
     }
 }
 
-template <typename T, bool over_steps, int PARTS>
-__global__ void __launch_bounds__((over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS) * 128, 1)
+template <typename T, int COLUMNS, bool over_steps, int PARTS>
+__global__ void __launch_bounds__(groups_of(COLUMNS, over_steps) * 128, 1)
     parts_kernel(const __grid_constant__ rl_product_args p)
 {
-    if constexpr (HAS_PRODUCTS) run_block<T, over_steps, PARTS>(p);
+    if constexpr (HAS_PRODUCTS) run_block<T, COLUMNS, over_steps, PARTS>(p);
+}
+
+template <int COLUMNS> const void *pick(int32_t dtype, bool over_steps, bool rough)
+{
+    if (!over_steps)
+        return rough ? kernel_address<parts_kernel<float, COLUMNS, false, 2>>()
+                     : kernel_address<parts_kernel<float, COLUMNS, false, 3>>();
+    switch (dtype) {
+    case RILL_F32:
+        return rough ? kernel_address<parts_kernel<float, COLUMNS, true, 2>>()
+                     : kernel_address<parts_kernel<float, COLUMNS, true, 3>>();
+    case RILL_BF16:
+        return kernel_address<parts_kernel<bf16, COLUMNS, true, 2>>();
+    default:
+        return kernel_address<parts_kernel<f16, COLUMNS, true, 2>>();
+    }
 }
 
 } // namespace
 
-const void *rl_product_parts_kernel(int32_t dtype, bool over_steps, bool rough)
+const void *rl_product_parts_kernel(int32_t dtype, int columns, bool over_steps, bool rough)
 {
-    if (!over_steps)
-        return rough ? kernel_address<parts_kernel<float, false, 2>>()
-                     : kernel_address<parts_kernel<float, false, 3>>();
-    switch (dtype) {
-    case RILL_F32:
-        return rough ? kernel_address<parts_kernel<float, true, 2>>()
-                     : kernel_address<parts_kernel<float, true, 3>>();
-    case RILL_BF16:
-        return kernel_address<parts_kernel<bf16, true, 2>>();
-    default:
-        return kernel_address<parts_kernel<f16, true, 2>>();
-    }
+    return columns == RL_PARTS_WIDE ? pick<RL_PARTS_WIDE>(dtype, over_steps, rough)
+                                    : pick<RL_PARTS_NARROW>(dtype, over_steps, rough);
+}
+
+int rl_product_parts_groups(int columns, bool over_steps)
+{
+    return groups_of(columns, over_steps);
 }
 
 size_t rl_product_parts_shared(void)
 {
-    return PLANES * PLANE;
+    return SHARED;
 }

@@ -74,6 +74,7 @@ template <int registers> __device__ inline void registers_lower()
     RL_NAMES_32                                                                                                      \
     ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"                               \
     ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define RL_NAMES_72 RL_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71"
 #define RL_NAMES_128                                                                                                 \
     RL_NAMES_64                                                                                                      \
     ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"                               \
@@ -86,6 +87,7 @@ template <int registers> __device__ inline void registers_lower()
 #define RL_SUMS_32(k) RL_SUMS_16(k), RL_SUMS_16(k + 16)
 #define RL_SUMS_48(k) RL_SUMS_32(k), RL_SUMS_16(k + 32)
 #define RL_SUMS_64(k) RL_SUMS_32(k), RL_SUMS_32(k + 32)
+#define RL_SUMS_72(k) RL_SUMS_64(k), RL_SUMS_8(k + 64)
 #define RL_SUMS_128(k) RL_SUMS_64(k), RL_SUMS_64(k + 64)
 
 /* One instruction; `adds` false: sums begin at 0.  Operands behind the sums are given by their numbers. */
@@ -134,12 +136,13 @@ RL_PRODUCTS(32, 16, "%16", "%17", "%18", "%19", "%20", "%21", "%22");
 RL_PRODUCTS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37", "%38");
 RL_PRODUCTS(96, 48, "%48", "%49", "%50", "%51", "%52", "%53", "%54");
 RL_PRODUCTS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69", "%70");
+RL_PRODUCTS(144, 72, "%72", "%73", "%74", "%75", "%76", "%77", "%78");
 RL_PRODUCTS(256, 128, "%128", "%129", "%130", "%131", "%132", "%133", "%134");
 
 #undef RL_PRODUCTS
 #undef RL_PRODUCT
 
-/* sum (+)= A B, both in shared memory; N is 8, 16, 32, 64, 96, 128 or 256.  `turned`: lines run across K. */
+/* sum (+)= A B, both in shared memory; N is 8, 16, 32, 64, 96, 128, 144 or 256.  `turned`: lines run across K. */
 template <Number number, int N, bool a_turned, bool b_turned>
 __device__ inline void product_of_tiles(float (&sum)[N / 2], uint64_t a, uint64_t b, bool adds)
 {
