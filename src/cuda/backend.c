@@ -115,6 +115,8 @@ static rill_status start(rill_context *context, rl_cuda_state *state)
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan_split(), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_attention(state), "cuda: shared memory");
     if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_product(state), "cuda: shared memory");
+    if (status == RILL_OK)
+        status = rl_cuda_check(context, rl_cuda_prepare_attention_floats(state), "cuda: shared memory");
     if (status != RILL_OK) return status;
     cudaError_t error = cudaStreamCreateWithFlags(&state->own, cudaStreamNonBlocking);
     state->stream = state->own;

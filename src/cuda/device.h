@@ -70,8 +70,9 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
 cudaError_t rl_cuda_prepare_selective_scan(void);
 cudaError_t rl_cuda_prepare_selective_scan_backward(void);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
-cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state); /* after the scan's */
-cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state); /* after that */
+cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state);        /* after the scan's */
+cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state); /* after that */
+cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state);    /* after that */
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

@@ -152,6 +152,12 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
                                 arguments, "linear_attention: launch");
 }
 
+rill_status rl_cuda_attention_by_steps(rill_context *context, rl_attention_args *args)
+{
+    return launch(context, args, false);
+}
+
+/* By chunks of bfloat16 data, by chunks in float32, or in the loop's order: the first that takes the problem. */
 rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_attention_problem *problem)
 {
     if (problem->sequences == 0 || problem->heads == 0 || problem->values == 0) return RILL_OK;
@@ -160,6 +166,7 @@ rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_atte
     rl_cuda_scope scope = rl_cuda_enter(context);
     bool taken;
     rill_status status = rl_cuda_attention_chunks(context, problem, &taken);
+    if (!taken) status = rl_cuda_attention_floats(context, &args, &taken);
     if (!taken) status = launch(context, &args, is_double);
     rl_cuda_leave(context, &scope);
     return status;
@@ -191,8 +198,9 @@ static rill_status take_sums(rill_context *context, rl_attention_backward_args *
     int64_t rows = (in->offsets ? 1 : in->sequences) * in->length;
     bool crowd = in->share > 1, slabs = in->slabs > 1, panels = in->panels > 1;
     rill_status status = RILL_OK;
-    if (args->dq.data && (slabs || crowd)) status = take(context, rows, in->heads, in->keys, number, &args->q_sums);
-    if (status == RILL_OK && ((args->dk.data && (slabs || crowd)) || (args->dbeta.data && slabs)))
+    if (args->dq.data && (slabs || crowd) && !args->q_sums)
+        status = take(context, rows, in->heads, in->keys, number, &args->q_sums);
+    if (status == RILL_OK && !args->k_sums && ((args->dk.data && (slabs || crowd)) || (args->dbeta.data && slabs)))
         status = take(context, rows, in->heads, in->keys, number, &args->k_sums);
     if (status == RILL_OK && args->dv.data && panels)
         status = take(context, rows, in->heads, in->values, number, &args->v_sums);
@@ -269,13 +277,18 @@ rill_status rl_cuda_attention_gates_by_steps(rill_context *context, const rl_lin
     return launch_backward(context, &args, false);
 }
 
-/* All in the loop's order. */
-static rill_status run_steps(rill_context *context, const rl_linear_attention_backward_problem *problem)
+rill_status rl_cuda_attention_backward_by_steps(rill_context *context, rl_attention_backward_args *args)
 {
-    bool is_double = problem->q.dtype == RILL_F64;
+    return launch_backward(context, args, false);
+}
+
+/* By chunks in float32, or else in the loop's order. */
+static rill_status run(rill_context *context, const rl_linear_attention_backward_problem *problem)
+{
+    bool is_double = problem->q.dtype == RILL_F64, taken;
     rl_attention_backward_args args = resolve_backward(problem, is_double);
-    rill_status status = RILL_OK;
-    if (problem->heads > 0) status = launch_backward(context, &args, is_double);
+    rill_status status = rl_cuda_attention_floats_backward(context, &args, &taken);
+    if (!taken && problem->heads > 0) status = launch_backward(context, &args, is_double);
     bool sums = args.in.share != 1; /* without heads they are 0 */
     if (status == RILL_OK && sums && problem->dq.data)
         status = rl_cuda_attention_sum_heads(context, &problem->dq, args.q_sums, args.in.share, is_double);
@@ -291,7 +304,7 @@ rill_status rl_cuda_linear_attention_backward(rill_context *context,
     if (problem->sequences == 0) return RILL_OK;
     rl_cuda_scope scope = rl_cuda_enter(context);
     rill_status status = rl_cuda_attention_chunks_backward(context, problem, &taken);
-    if (!taken) status = run_steps(context, problem);
+    if (!taken) status = run(context, problem);
     rl_cuda_leave(context, &scope);
     return status;
 }

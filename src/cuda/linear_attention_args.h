@@ -51,7 +51,8 @@ typedef struct rl_attention_args {
     rl_attention_inputs in;
     rl_attention_view y;
     rl_attention_state S_final;
-    void *sums; /* [batch, length, heads, values] of the panels so far; only with more than one */
+    void *sums;           /* [batch, length, heads, values] of the panels so far; only with more than one */
+    const int32_t *marks; /* [sequences, heads]: others are left alone; NULL: all are run */
 } rl_attention_args;
 
 typedef struct rl_attention_backward_args {

@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __g
     await_earlier();
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int64_t walk = divide(task, in.slabs), sequence = divide(walk, in.heads);
+        if (args.marks && !args.marks[walk]) continue;
         const Span span(in, sequence);
         for (int64_t panel = 0; panel < in.panels; panel++) {
             const Place<ROWS, COLUMNS> place(in, sequence, walk - sequence * in.heads, panel, task - walk * in.slabs);

@@ -1,0 +1,311 @@
+/*
+ * Linear attention forward by chunks in float32 (linear_attention_floats.h).
+ *
+ *     block = a chunk of a head; warp = 16 of its steps, which need nothing of the other warps'
+ *
+ *     y_t = scale (b_t Sᵀ q_t + Σ_{j <= t} D_tj β_j (q_t · k_j) v_j)        S' = b_64 S + Σ_j k_j (e_j β_j v_j)ᵀ
+ *
+ * with S the state that enters, b and e the products of gates from the chunk's begin and to its end.  A head is
+ * marked, to be run in the loop's order, where the gates of a chunk grow, or fade beside large numbers, or something
+ * that products gave is not finite.
+ */
+#include <machine/early.cuh>
+#include <machine/held.cuh>
+#include <machine/kernel.cuh>
+
+#include "linear_attention_floats_chunk.cuh"
+#include "linear_attention_walk.cuh"
+
+namespace
+{
+
+using namespace attention_floats;
+
+constexpr int THREADS = RL_FLOATS_THREADS;
+
+/* Shared memory of a chunk forward. */
+template <int WIDE> struct Tiles {
+    typedef attention_floats::Size<WIDE> Size;
+    static constexpr int FLOATS = 3 * Size::TILE + Size::STATE + Size::DECAYS + 2 * STEPS;
+    float *q, *k, *v, *S, *weights;
+    Decays &decays;
+
+    __device__ explicit Tiles(float *shared)
+        : q(shared), k(q + Size::TILE), v(k + Size::TILE), S(v + Size::TILE), weights(S + Size::STATE),
+          decays(*(Decays *)(weights + 2 * STEPS))
+    {
+    }
+    __device__ void load(const Task &task, bool with_q) const
+    {
+        const rl_attention_inputs &in = task.args.in;
+        const int wide = task.args.wide;
+        if (with_q) load_rows<WIDE>(q, in.q, wide & RL_FLOATS_Q, task, task.query_head(), in.keys);
+        load_rows<WIDE>(k, in.k, wide & RL_FLOATS_K, task, task.query_head(), in.keys);
+        load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head, in.values);
+    }
+    /* Whether products may be used, by the numbers that the thread has looked at. */
+    __device__ bool is_welcome(const Task &task) const
+    {
+        if (!decays.is_steady()) return false;
+        if (!decays.fades()) return true;
+        return decays.heaviest[0] + decays.heaviest[1] == 0 && is_within<WIDE>(q, STEPS, MODERATE_INPUT, task) &&
+               is_within<WIDE>(k, STEPS, MODERATE_INPUT, task) && is_within<WIDE>(v, STEPS, MODERATE_INPUT, task) &&
+               is_within<WIDE>(S, WIDE, MODERATE_STATE, task);
+    }
+};
+
+/* D_tj β_j for two eights of columns j from `column` on. */
+__device__ __forceinline__ void weigh(float (&P)[2][4], const Decays &d, int strip, int column)
+{
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int block = column / BLOCK + n, early = 2 * pair_of_lane() + i % 2;
+            P[n][i] *= d.from_to(block, early, 2 * strip + i / 2, group_of_lane()) * d.beta[block * BLOCK + early];
+        }
+}
+
+template <int WIDE>
+__device__ __forceinline__ void answer(float (&y)[WIDE / 8][4], const Tiles<WIDE> &tiles, float scale, int strip)
+{
+    const Decays &d = tiles.decays;
+    clear(y);
+    multiply_state<WIDE, false>(y, tiles.q, strip * STRIP, tiles.S);
+    scale_rows(y, d.from_begin + strip * STRIP);
+#pragma unroll 1
+    for (int column = 0; column <= strip * STRIP; column += STRIP) {
+        float P[2][4];
+        multiply_rows<WIDE>(P, tiles.q, strip * STRIP, tiles.k, column);
+        weigh(P, d, strip, column);
+        multiply_sums<WIDE>(y, P[0], tiles.v, column);
+        multiply_sums<WIDE>(y, P[1], tiles.v, column + 8);
+    }
+    scale_all(y, scale);
+}
+
+/* Warps of a block meet the same scheduler whatever the block, and the last strip has most to do. */
+__device__ __forceinline__ int strip_of(const Task &task)
+{
+    return (task.thread / 32 + (int)blockIdx.x) % STRIPS;
+}
+
+/* The chunk's own part of weights: e β. */
+__device__ __forceinline__ void weigh_steps(float *weights, const Decays &d, int i)
+{
+    weights[i] = d.to_end[i] * d.beta[i];
+}
+
+template <int WIDE>
+__global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constant__ rl_floats_args args)
+{
+    if constexpr (HAS_PRODUCTS) {
+        let_later_start();
+        await_earlier();
+        const Task task(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks, THREADS);
+        const Tiles<WIDE> tiles((float *)dynamic_shared);
+        tiles.load(task, true);
+        load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
+        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        await_copies();
+        __syncthreads(); /* the tiles and the blocks' decays are there */
+        if (task.thread < STEPS) finish_decays(tiles.decays, task.thread);
+        if (__syncthreads_or(!tiles.is_welcome(task))) { /* and all decays are there */
+            if (task.thread == 0) args.marks[task.walk] = 1;
+            return;
+        }
+        float y[WIDE / 8][4], finite = 0;
+        answer<WIDE>(y, tiles, (float)args.in.scale, strip_of(task));
+        look_at(finite, y);
+        if (finite != 0) args.marks[task.walk] = 1;
+        store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip_of(task));
+    }
+}
+
+/* All chunks of a head. */
+__global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
+    whole_kernel(const __grid_constant__ rl_floats_args args)
+{
+    if constexpr (HAS_PRODUCTS) {
+        constexpr int WIDE = RL_FLOATS_NARROW, PITCH = WIDE + 4;
+        let_later_start();
+        await_earlier();
+        const Task task(args, blockIdx.x, (int)threadIdx.x / THREADS, THREADS);
+        float *const shared = (float *)dynamic_shared;
+        const Tiles<WIDE> tiles(shared + task.chunk * Tiles<WIDE>::FLOATS);
+        tiles.load(task, true);
+        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        await_copies();
+        __syncthreads(); /* the tiles and the blocks' decays are there */
+        if (task.thread < STEPS) {
+            finish_decays(tiles.decays, task.thread);
+            weigh_steps(tiles.weights, tiles.decays, task.thread);
+        }
+        __syncthreads(); /* all decays are there */
+        add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
+        __syncthreads(); /* the sums are there */
+        float last[WIDE * WIDE / THREADS], finite = 0;
+#pragma unroll
+        for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
+            const int i = n * (int)blockDim.x + (int)threadIdx.x, key = i / WIDE, value = i % WIDE;
+            if (i >= WIDE * WIDE) break;
+            float S = state_number<WIDE>(args.in.S_init, args.in, task.walk, key, value);
+            for (int chunk = 0; chunk < args.chunks; chunk++) {
+                const Tiles<WIDE> there(shared + chunk * Tiles<WIDE>::FLOATS);
+                float &at = there.S[key * PITCH + value];
+                const double carry = there.decays.product();
+                const float first = (float)carry, second = (float)(carry - first), sum = at;
+                at = S;
+                S = passed(first, second, S, sum);
+            }
+            last[n] = S;
+            finite = fmaf(S, 0.0f, finite);
+        }
+        __syncthreads(); /* the states are there */
+        float y[WIDE / 8][4];
+        const int strip = strip_of(task);
+        answer<WIDE>(y, tiles, (float)args.in.scale, strip);
+        look_at(finite, y);
+        const bool bad = __syncthreads_or(finite != 0 || !tiles.is_welcome(task));
+        if (threadIdx.x == 0) args.marks[task.walk] = bad;
+        if (bad) return;
+        store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip);
+        if (!args.S_final.data) return;
+#pragma unroll
+        for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
+            const int i = n * (int)blockDim.x + (int)threadIdx.x;
+            if (i < WIDE * WIDE) store_state_number(args.S_final, args.in, task.walk, i / WIDE, i % WIDE, last[n]);
+        }
+    }
+}
+
+/* Sums of a chunk, backward for both directions of time. */
+template <int WIDE> struct SumTiles {
+    typedef attention_floats::Size<WIDE> Size;
+    static constexpr int FLOATS = 2 * Size::TILE + Size::DECAYS + STEPS;
+};
+
+template <int WIDE, bool BACKWARD>
+__global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__ rl_floats_args args)
+{
+    if constexpr (HAS_PRODUCTS) {
+        typedef attention_floats::Size<WIDE> Size;
+        let_later_start();
+        await_earlier();
+        const Task task(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks, THREADS);
+        float *const left = (float *)dynamic_shared, *const right = left + Size::TILE;
+        float *const weights = right + Size::TILE;
+        Decays &d = *(Decays *)(weights + STEPS);
+        const rl_attention_inputs &in = args.in;
+        const bool later = BACKWARD && blockIdx.y == 1; /* what goes back in time */
+        load_rows<WIDE>(left, later ? in.q : in.k, args.wide & (later ? RL_FLOATS_Q : RL_FLOATS_K), task,
+                        task.query_head(), in.keys);
+        load_rows<WIDE>(right, later ? args.dy : in.v, args.wide & (later ? RL_FLOATS_DY : RL_FLOATS_V), task,
+                        task.head, in.values);
+        if (task.thread < STEPS) start_decays(d, in, task.span, task.head, task.first(), task.thread);
+        await_copies();
+        __syncthreads(); /* the tiles and the blocks' decays are there */
+        if (task.thread < STEPS) {
+            finish_decays(d, task.thread);
+            weights[task.thread] =
+                later ? d.from_begin[task.thread] * (float)in.scale : d.to_end[task.thread] * d.beta[task.thread];
+        }
+        if (task.thread == 0 && !later) {
+            const double carry = d.product();
+            const float first = (float)carry;
+            *(float2 *)(args.decays + task.place() * 2) = float2{first, (float)(carry - first)};
+            if (task.chunk == 0) args.marks[task.walk] = 0;
+        }
+        __syncthreads(); /* the weights are there */
+        add_steps<WIDE>((later ? args.G : args.S) + task.place() * (WIDE * WIDE), WIDE, left, weights, right,
+                        task.thread / 32);
+    }
+}
+
+/* From chunk to chunk: a thread has four neighbours of a state, whose sums it reads some chunks ahead. */
+template <int WIDE>
+__global__ void __launch_bounds__(RL_FLOATS_STATE_THREADS) state_kernel(const __grid_constant__ rl_floats_args args)
+{
+    constexpr int AHEAD = 8, FOURS = WIDE * WIDE / 4;
+    let_later_start();
+    await_earlier();
+    const int64_t which = (int64_t)blockIdx.x * RL_FLOATS_STATE_THREADS + threadIdx.x, walk = which / FOURS;
+    const int four = (int)(which % FOURS), key = four * 4 / WIDE, value = four * 4 % WIDE;
+    const bool back = blockIdx.y == 1;
+    const rl_attention_state &start = back ? args.dS_final : args.in.S_init;
+    const rl_attention_state &end = back ? args.dS_init : args.S_final;
+    const int64_t begin = walk * args.chunks, chunks = args.chunks;
+    float4 *const states = (float4 *)(back ? args.G : args.S) + begin * FOURS + four;
+    const float2 *const decays = (const float2 *)args.decays + begin;
+    float S[4];
+    for (int i = 0; i < 4; i++) S[i] = state_number<WIDE>(start, args.in, walk, key, value + i);
+    for (int64_t from = 0; from < chunks; from += AHEAD) {
+        float4 sums[AHEAD];
+        float2 decay[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            const int64_t chunk = back ? chunks - 1 - from - n : from + n;
+            if (from + n < chunks) sums[n] = states[chunk * FOURS], decay[n] = decays[chunk];
+        }
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++) {
+            const int64_t chunk = back ? chunks - 1 - from - n : from + n;
+            if (from + n >= chunks) break;
+            states[chunk * FOURS] = float4{S[0], S[1], S[2], S[3]};
+            const float sum[4] = {sums[n].x, sums[n].y, sums[n].z, sums[n].w};
+#pragma unroll
+            for (int i = 0; i < 4; i++) S[i] = passed(decay[n].x, decay[n].y, S[i], sum[i]);
+        }
+    }
+    float finite = 0;
+    for (int i = 0; i < 4; i++) finite = fmaf(S[i], 0.0f, finite);
+    if (finite != 0) args.marks[walk] = 1;
+    for (int i = 0; i < 4; i++) store_state_number(end, args.in, walk, key, value + i, S[i]);
+}
+
+template <bool BACKWARD> const void *pick_sum(int wide)
+{
+    return wide == RL_FLOATS_NARROW ? kernel_address<sum_kernel<RL_FLOATS_NARROW, BACKWARD>>()
+                                    : kernel_address<sum_kernel<RL_FLOATS_MOST_WIDE, BACKWARD>>();
+}
+
+} // namespace
+
+const void *rl_floats_sum_kernel(int wide, bool backward)
+{
+    return backward ? pick_sum<true>(wide) : pick_sum<false>(wide);
+}
+
+const void *rl_floats_state_kernel(int wide)
+{
+    return wide == RL_FLOATS_NARROW ? kernel_address<state_kernel<RL_FLOATS_NARROW>>()
+                                    : kernel_address<state_kernel<RL_FLOATS_MOST_WIDE>>();
+}
+
+const void *rl_floats_answer_kernel(int wide)
+{
+    return wide == RL_FLOATS_NARROW ? kernel_address<answer_kernel<RL_FLOATS_NARROW>>()
+                                    : kernel_address<answer_kernel<RL_FLOATS_MOST_WIDE>>();
+}
+
+const void *rl_floats_whole_kernel(void)
+{
+    return kernel_address<whole_kernel>();
+}
+
+size_t rl_floats_sum_shared(int wide)
+{
+    return (wide == RL_FLOATS_NARROW ? SumTiles<RL_FLOATS_NARROW>::FLOATS : SumTiles<RL_FLOATS_MOST_WIDE>::FLOATS) *
+           sizeof(float);
+}
+
+size_t rl_floats_answer_shared(int wide)
+{
+    return (wide == RL_FLOATS_NARROW ? Tiles<RL_FLOATS_NARROW>::FLOATS : Tiles<RL_FLOATS_MOST_WIDE>::FLOATS) *
+           sizeof(float);
+}
+
+size_t rl_floats_whole_shared(int64_t chunks)
+{
+    return (size_t)chunks * Tiles<RL_FLOATS_NARROW>::FLOATS * sizeof(float);
+}

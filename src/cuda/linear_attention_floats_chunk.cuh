@@ -1,0 +1,200 @@
+/* A chunk's tiles in shared memory, what they add to a state, and what goes back to memory. */
+#ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_CHUNK_CUH
+#define RL_CUDA_LINEAR_ATTENTION_FLOATS_CHUNK_CUH
+
+#include "linear_attention_floats_decays.cuh"
+#include "linear_attention_floats_products.cuh"
+
+namespace attention_floats
+{
+
+constexpr int STRIP = 16, STRIPS = STEPS / STRIP; /* steps of a warp */
+
+template <int WIDE> struct Size {
+    static constexpr int PITCH = WIDE + 4, TILE = STEPS * PITCH, STATE = WIDE * PITCH; /* in floats */
+    static constexpr int DECAYS = (int)(sizeof(Decays) + 15) / 16 * 4;
+};
+
+/* Which chunk, and which of its threads. */
+struct Task {
+    const rl_floats_args &args;
+    const int64_t walk, chunk, head; /* walk: of [sequences, heads] */
+    const Span span;
+    const int thread, threads;
+
+    __device__ Task(const rl_floats_args &args, int64_t walk, int64_t chunk, int threads)
+        : args(args), walk(walk), chunk(chunk), head(walk % args.in.heads), span(args.in, walk / args.in.heads),
+          thread((int)threadIdx.x % threads), threads(threads)
+    {
+    }
+    __device__ int64_t first() const
+    {
+        return chunk * STEPS;
+    }
+    __device__ int steps() const
+    {
+        return span.count - first() < STEPS ? (int)(span.count - first()) : STEPS;
+    }
+    __device__ int64_t query_head() const
+    {
+        return head / args.in.share;
+    }
+    __device__ int64_t place() const
+    {
+        return walk * args.chunks + chunk;
+    }
+};
+
+/* A tensor's rows of the chunk; what is not there is 0. */
+template <int WIDE>
+__device__ inline void load_rows(float *to, const rl_attention_view &view, bool wide, const Task &task, int64_t head,
+                                 int64_t lanes)
+{
+    const int64_t base = task.span.at(view, head, task.first());
+    const int steps = task.steps();
+    if (wide) {
+        for (int i = task.thread; i < STEPS * WIDE / 4; i += task.threads) {
+            const int step = i / (WIDE / 4), lane = i % (WIDE / 4) * 4;
+            const bool there = step < steps && lane < lanes;
+            const int64_t left = lanes - lane;
+            copy_async_16(to + step * Size<WIDE>::PITCH + lane,
+                          (const float *)view.data + (there ? base + step * view.step + lane : base),
+                          there ? left < 4 ? (int)left * 4 : 16 : 0);
+        }
+        return;
+    }
+    for (int i = task.thread; i < STEPS * WIDE; i += task.threads) {
+        const int step = i / WIDE, lane = i % WIDE;
+        to[step * Size<WIDE>::PITCH + lane] =
+            step < steps && lane < lanes
+                ? load_any<float>(view.data, view.dtype, base + step * view.step + lane * view.lane)
+                : 0;
+    }
+}
+
+/* A state of the workspace. */
+template <int WIDE> __device__ inline void load_state(float *to, const float *from, const Task &task)
+{
+    for (int i = task.thread; i < WIDE * WIDE / 4; i += task.threads)
+        copy_async_16(to + i / (WIDE / 4) * Size<WIDE>::PITCH + i % (WIDE / 4) * 4, from + i * 4, 16);
+}
+
+/* A state as the caller has it, 0 where there is none. */
+template <int WIDE>
+__device__ inline float state_number(const rl_attention_state &state, const rl_attention_inputs &in, int64_t walk,
+                                     int key, int value)
+{
+    if (!state.data || key >= in.keys || value >= in.values) return 0;
+    return load_any<float>(state.data, state.dtype,
+                           walk / in.heads * state.sequence + walk % in.heads * state.head + key * state.key +
+                               value * state.value);
+}
+__device__ inline void store_state_number(const rl_attention_state &state, const rl_attention_inputs &in,
+                                          int64_t walk, int key, int value, float number)
+{
+    if (!state.data || key >= in.keys || value >= in.values) return;
+    store_any(state.data, state.dtype,
+              walk / in.heads * state.sequence + walk % in.heads * state.head + key * state.key + value * state.value,
+              number);
+}
+
+/* Whether none of a tile's numbers is larger. */
+template <int WIDE> __device__ inline bool is_within(const float *tile, int rows, float most, const Task &task)
+{
+    float largest = 0;
+    for (int i = task.thread; i < rows * WIDE; i += task.threads)
+        largest = fmaxf(largest, fabsf(tile[i / WIDE * Size<WIDE>::PITCH + i % WIDE]));
+    return largest <= most;
+}
+
+/* Stays 0 while all numbers it meets are finite. */
+template <int COUNT> __device__ __forceinline__ void look_at(float &finite, const float (&sums)[COUNT][4])
+{
+#pragma unroll
+    for (int n = 0; n < COUNT; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) finite = fmaf(sums[n][i], 0.0f, finite);
+}
+
+/*
+ * to [WIDE, WIDE] = Σ left_jᵀ weight_j right_j; the warps of a chunk share it out by 16 rows and up to 64 columns.
+ * `pitch`: of `to`.
+ */
+template <int WIDE>
+__device__ __forceinline__ void add_steps(float *to, int pitch, const float *left, const float *weights,
+                                          const float *right, int warp)
+{
+    constexpr int PARTS = WIDE < 64 ? 64 / WIDE : 1, COLUMNS = WIDE / PARTS;
+    const int row = warp / PARTS * STRIP, column = warp % PARTS * COLUMNS;
+    float sums[COLUMNS / 8][4];
+    clear(sums);
+#pragma unroll 2
+    for (int from = 0; from < STEPS; from += 8) {
+        Left a;
+        columns_left<WIDE + 4>(a, left, from, row, weights);
+#pragma unroll
+        for (int n = 0; n < COLUMNS / 8; n++) {
+            Right b;
+            columns_right<WIDE + 4>(b, right, from, column + n * 8);
+            multiply(sums[n], a, b);
+        }
+    }
+    float *const at = to + (row + group_of_lane()) * pitch + column + 2 * pair_of_lane();
+#pragma unroll
+    for (int n = 0; n < COLUMNS / 8; n++) {
+        *(float2 *)(at + n * 8) = float2{sums[n][0], sums[n][1]};
+        *(float2 *)(at + 8 * pitch + n * 8) = float2{sums[n][2], sums[n][3]};
+    }
+}
+
+/* A state passes a chunk: first + second is the product of its gates. */
+__device__ __forceinline__ float passed(float first, float second, float state, float sum)
+{
+    return fmaf(first, state, fmaf(second, state, sum));
+}
+
+/* Rows of a strip times `factor`. */
+template <int COUNT> __device__ __forceinline__ void scale_rows(float (&sums)[COUNT][4], const float *factor)
+{
+    const float upper = factor[group_of_lane()], lower = factor[group_of_lane() + 8];
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) {
+        sums[n][0] *= upper, sums[n][1] *= upper;
+        sums[n][2] *= lower, sums[n][3] *= lower;
+    }
+}
+template <int COUNT> __device__ __forceinline__ void scale_all(float (&sums)[COUNT][4], float factor)
+{
+#pragma unroll
+    for (int n = 0; n < COUNT; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[n][i] *= factor;
+}
+
+/* A strip's rows to a tensor by time. */
+template <int WIDE>
+__device__ __forceinline__ void store_rows(const float (&sums)[WIDE / 8][4], const rl_attention_view &view, bool wide,
+                                           const Task &task, int64_t head, int64_t lanes, int strip)
+{
+    const int64_t base = task.span.at(view, head, task.first());
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int step = strip * STRIP + group_of_lane() + half * 8;
+        if (step >= task.steps()) continue;
+#pragma unroll
+        for (int n = 0; n < WIDE / 8; n++) {
+            const int lane = n * 8 + 2 * pair_of_lane();
+            const int64_t at = base + step * view.step + lane * view.lane;
+            if (wide && lane + 1 < lanes) {
+                *(float2 *)((float *)view.data + at) = float2{sums[n][half * 2], sums[n][half * 2 + 1]};
+                continue;
+            }
+            if (lane < lanes) store_any(view.data, view.dtype, at, sums[n][half * 2]);
+            if (lane + 1 < lanes) store_any(view.data, view.dtype, at + view.lane, sums[n][half * 2 + 1]);
+        }
+    }
+}
+
+} // namespace attention_floats
+
+#endif

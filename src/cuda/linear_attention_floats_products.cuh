@@ -1,0 +1,189 @@
+/*
+ * Products of float32 tiles in shared memory by a warp, at float32 accuracy.  A number is the sum of two of tf32, its
+ * rounding and what that leaves; of the four products the one of both small parts, 2^-22 of the whole, is left out.
+ *
+ * A warp makes 16 rows.  Tiles are [rows][wide + 4], which keeps all of the accesses below off each other's banks.
+ * The contracted axis lies along a tile's rows (`rows_`), or across them (`columns_`); what holds the latter, or sums
+ * of the warp's own, takes that axis by pairs: element 2 p of eight is the unit's p-th, 2 p + 1 its (p + 4)-th.
+ */
+#ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_PRODUCTS_CUH
+#define RL_CUDA_LINEAR_ATTENTION_FLOATS_PRODUCTS_CUH
+
+#include <machine/arithmetic.cuh>
+#include <machine/mma.cuh>
+
+namespace attention_floats
+{
+
+/* Of the left tile 16 rows, of the right one 8 columns; 8 of the contracted axis. */
+struct Left {
+    uint32_t big[4], small[4];
+};
+struct Right {
+    uint32_t big[2], small[2];
+};
+
+__device__ __forceinline__ int lane_of_warp()
+{
+    return (int)threadIdx.x % 32;
+}
+/* A lane has rows group and group + 8, and of 8 columns 2 pair and the next. */
+__device__ __forceinline__ int group_of_lane()
+{
+    return lane_of_warp() / 4;
+}
+__device__ __forceinline__ int pair_of_lane()
+{
+    return lane_of_warp() % 4;
+}
+
+__device__ __forceinline__ void split(float number, uint32_t &big, uint32_t &small)
+{
+    big = round_to_tf32(number);
+    small = __float_as_uint(number - __uint_as_float(big));
+}
+__device__ __forceinline__ void split_left(Left &to, float a, float b, float c, float d)
+{
+    split(a, to.big[0], to.small[0]);
+    split(b, to.big[1], to.small[1]);
+    split(c, to.big[2], to.small[2]);
+    split(d, to.big[3], to.small[3]);
+}
+__device__ __forceinline__ void split_right(Right &to, float a, float b)
+{
+    split(a, to.big[0], to.small[0]);
+    split(b, to.big[1], to.small[1]);
+}
+
+__device__ __forceinline__ void multiply(float (&sum)[4], const Left &a, const Right &b)
+{
+    product_of_warp<TF32>(sum, a.small, b.big);
+    product_of_warp<TF32>(sum, a.big, b.small);
+    product_of_warp<TF32>(sum, a.big, b.big);
+}
+
+/* Operands */
+
+template <int PITCH> __device__ __forceinline__ void rows_left(Left &to, const float *tile, int row, int from)
+{
+    const int lane = lane_of_warp();
+    uint32_t raw[4];
+    matrices_load<4, false>(raw, tile + (row + lane % 16) * PITCH + from + lane / 16 * 4);
+    split_left(to, __uint_as_float(raw[0]), __uint_as_float(raw[1]), __uint_as_float(raw[2]),
+               __uint_as_float(raw[3]));
+}
+/* Two neighbouring eights of columns. */
+template <int PITCH> __device__ __forceinline__ void rows_right(Right (&to)[2], const float *tile, int row, int from)
+{
+    const int lane = lane_of_warp();
+    uint32_t raw[4];
+    matrices_load<4, false>(raw, tile + (row + lane / 16 * 8 + lane % 8) * PITCH + from + lane / 8 % 2 * 4);
+    split_right(to[0], __uint_as_float(raw[0]), __uint_as_float(raw[1]));
+    split_right(to[1], __uint_as_float(raw[2]), __uint_as_float(raw[3]));
+}
+template <int PITCH> __device__ __forceinline__ void pairs_left(Left &to, const float *tile, int row, int from)
+{
+    const float *at = tile + (row + group_of_lane()) * PITCH + from + 2 * pair_of_lane();
+    const float2 upper = *(const float2 *)at, lower = *(const float2 *)(at + 8 * PITCH);
+    split_left(to, upper.x, lower.x, upper.y, lower.y);
+}
+template <int PITCH> __device__ __forceinline__ void columns_right(Right &to, const float *tile, int from, int column)
+{
+    const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + group_of_lane();
+    split_right(to, at[0], at[PITCH]);
+}
+/* The tile's rows times `weights`. */
+template <int PITCH>
+__device__ __forceinline__ void columns_left(Left &to, const float *tile, int from, int column, const float *weights)
+{
+    const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + group_of_lane();
+    const float2 weight = *(const float2 *)(weights + from + 2 * pair_of_lane());
+    split_left(to, at[0] * weight.x, at[8] * weight.x, at[PITCH] * weight.y, at[PITCH + 8] * weight.y);
+}
+__device__ __forceinline__ void sums_left(Left &to, const float (&sum)[4])
+{
+    split_left(to, sum[0], sum[2], sum[1], sum[3]);
+}
+
+template <int COUNT> __device__ __forceinline__ void clear(float (&sums)[COUNT][4])
+{
+#pragma unroll
+    for (int n = 0; n < COUNT; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[n][i] = 0;
+}
+
+/* Products over all of the tiles' columns */
+
+/* sums [16, 16] = left, rows from `row` on, times right, rows from `column` on, turned. */
+template <int WIDE>
+__device__ __forceinline__ void multiply_rows(float (&sums)[2][4], const float *left, int row, const float *right,
+                                              int column)
+{
+    float part[2][4]; /* of every other eight, so that fewer products wait for each other */
+    clear(sums);
+    clear(part);
+#pragma unroll 2
+    for (int from = 0; from < WIDE; from += 16) {
+        Left a;
+        Right b[2];
+        rows_left<WIDE + 4>(a, left, row, from);
+        rows_right<WIDE + 4>(b, right, column, from);
+        multiply(sums[0], a, b[0]);
+        multiply(sums[1], a, b[1]);
+        rows_left<WIDE + 4>(a, left, row, from + 8);
+        rows_right<WIDE + 4>(b, right, column, from + 8);
+        multiply(part[0], a, b[0]);
+        multiply(part[1], a, b[1]);
+    }
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[n][i] += part[n][i];
+}
+
+/* sums [16, WIDE] += left, rows from `row` on, times right: along the right tile's rows, or across them. */
+template <int WIDE, bool TURNED>
+__device__ __forceinline__ void multiply_state(float (&sums)[WIDE / 8][4], const float *left, int row,
+                                               const float *right)
+{
+#pragma unroll 2
+    for (int from = 0; from < WIDE; from += 8) {
+        Left a;
+        if (TURNED)
+            rows_left<WIDE + 4>(a, left, row, from);
+        else
+            pairs_left<WIDE + 4>(a, left, row, from);
+#pragma unroll
+        for (int n = 0; n < WIDE / 8; n += 2) {
+            Right b[2];
+            if (TURNED) {
+                rows_right<WIDE + 4>(b, right, n * 8, from);
+            } else {
+                columns_right<WIDE + 4>(b[0], right, from, n * 8);
+                columns_right<WIDE + 4>(b[1], right, from, n * 8 + 8);
+            }
+            multiply(sums[n], a, b[0]);
+            multiply(sums[n + 1], a, b[1]);
+        }
+    }
+}
+
+/* sums [16, WIDE] += weights [16, 8] times 8 rows of the right tile. */
+template <int WIDE>
+__device__ __forceinline__ void multiply_sums(float (&sums)[WIDE / 8][4], const float (&weights)[4],
+                                              const float *right, int from)
+{
+    Left a;
+    sums_left(a, weights);
+#pragma unroll
+    for (int n = 0; n < WIDE / 8; n++) {
+        Right b;
+        columns_right<WIDE + 4>(b, right, from, n * 8);
+        multiply(sums[n], a, b);
+    }
+}
+
+} // namespace attention_floats
+
+#endif
