@@ -246,7 +246,8 @@ static rill_status take_slots(rill_context *context, rl_attention_backward_args 
     while (args->stretch * args->stretch < args->in.length) args->stretch++;
     args->slot = rl_quotient_up(args->in.length, args->stretch) + args->stretch + 1;
     int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
-    *blocks = rl_least(rl_least(*blocks, most), (args->marks ? FEW_SLOTS : MOST_SLOTS) / (args->slot * tile_bytes));
+    *blocks =
+        rl_least(rl_least(*blocks, most), (args->marks.all ? FEW_SLOTS : MOST_SLOTS) / (args->slot * tile_bytes));
     if (*blocks < 1) *blocks = 1;
     return take(context, *blocks, args->slot, tile_bytes, 1, &args->states);
 }
@@ -295,12 +296,12 @@ rill_status rl_cuda_attention_sum_heads(rill_context *context, const rill_tensor
 }
 
 rill_status rl_cuda_attention_gates_by_steps(rill_context *context, const rl_linear_attention_backward_problem *p,
-                                             const int32_t *marks)
+                                             int32_t *marks)
 {
     rl_linear_attention_backward_problem gates = *p;
     gates.dq = gates.dk = gates.dv = gates.dS_init = (rill_tensor){0};
     rl_attention_backward_args args = resolve_backward(&gates, false);
-    args.marks = marks;
+    args.marks.all = marks;
     return launch_backward(context, &args, false);
 }
 

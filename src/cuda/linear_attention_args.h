@@ -47,12 +47,19 @@ typedef struct rl_attention_inputs {
     int64_t panels, slabs;
 } rl_attention_inputs;
 
+/* Heads that are run where chunks had to leave them; without `all` every head is. */
+typedef struct rl_attention_marks {
+    int32_t *all;     /* [sequences, heads]: 1 where all of a head is run */
+    int32_t *special; /* likewise, or NULL: where what is not finite reaches, of inputs or states */
+    uint8_t *kinds;   /* [sequences, heads, length]: room for what kind of input that is, by step */
+} rl_attention_marks;
+
 typedef struct rl_attention_args {
     rl_attention_inputs in;
     rl_attention_view y;
     rl_attention_state S_final;
-    void *sums;           /* [batch, length, heads, values] of the panels so far; only with more than one */
-    const int32_t *marks; /* [sequences, heads]: others are left alone; NULL: all are run */
+    void *sums; /* [batch, length, heads, values] of the panels so far; only with more than one */
+    rl_attention_marks marks;
 } rl_attention_args;
 
 typedef struct rl_attention_backward_args {
@@ -67,7 +74,7 @@ typedef struct rl_attention_backward_args {
     void *states;          /* a slot for each block: [stretches + stretch + 1] tiles; only with dgate */
     int64_t stretch;       /* steps between two states that are kept */
     int64_t slot;          /* tiles of a slot */
-    const int32_t *marks;  /* [sequences, heads]: others are left alone; NULL: all are run */
+    rl_attention_marks marks;
 } rl_attention_backward_args;
 
 /* Sums over the heads of a query head: to [batch, length, query_heads, keys]; its `step` is that of time. */

@@ -75,7 +75,17 @@ static rill_status take_room(rill_context *context, rl_floats_args *a, int64_t s
 }
 static rill_status take_marks(rill_context *context, rl_floats_args *a)
 {
-    return rl_workspace_take(context, (size_t)(a->in.sequences * a->in.heads) * sizeof(int32_t), (void **)&a->marks);
+    size_t heads = (size_t)(a->in.sequences * a->in.heads);
+    rill_status status = rl_workspace_take(context, heads * sizeof(int32_t), (void **)&a->marks.all);
+    if (status == RILL_OK) status = rl_workspace_take(context, heads * sizeof(int32_t), (void **)&a->marks.special);
+    if (status == RILL_OK)
+        status = rl_workspace_take(context, heads * (size_t)a->in.length, (void **)&a->marks.kinds);
+    return status;
+}
+static void move_marks(rl_attention_marks *marks, const rl_attention_inputs *in, int64_t sequences)
+{
+    int64_t heads = sequences * in->heads;
+    marks->all += heads, marks->special += heads, marks->kinds += heads * in->length;
 }
 
 /* Sums, and then states. */
@@ -155,7 +165,7 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
         move_inputs(&a.in, now);
         move_view(&a.y, now);
         move_state(&a.S_final, now);
-        a.marks += now * a.in.heads;
+        move_marks(&a.marks, &a.in, now);
     }
     return status;
 }
@@ -202,7 +212,7 @@ static void move_gradients(rl_floats_args *a, int64_t sequences)
     move_state(&a->dS_final, sequences);
     move_state(&a->dS_init, sequences);
     move_inputs(&a->in, sequences);
-    a->marks += sequences * a->in.heads;
+    move_marks(&a->marks, &a->in, sequences);
 }
 
 rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken)

@@ -43,12 +43,19 @@ template <int WIDE> struct Tiles {
         load_rows<WIDE>(k, in.k, wide & RL_FLOATS_K, task, task.query_head(), in.keys);
         load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head, in.values);
     }
+    __device__ void make_all_finite(const Task &task) const
+    {
+        make_finite<WIDE>(q, STEPS, task);
+        make_finite<WIDE>(k, STEPS, task);
+        make_finite<WIDE>(v, STEPS, task);
+        make_finite<WIDE>(S, WIDE, task);
+    }
     /* Whether products may be used, by the numbers that the thread has looked at. */
     __device__ bool is_welcome(const Task &task) const
     {
         if (!decays.is_steady()) return false;
         if (!decays.fades()) return true;
-        return decays.heaviest[0] + decays.heaviest[1] == 0 && is_within<WIDE>(q, STEPS, MODERATE_INPUT, task) &&
+        return !decays.heavy[0] && !decays.heavy[1] && is_within<WIDE>(q, STEPS, MODERATE_INPUT, task) &&
                is_within<WIDE>(k, STEPS, MODERATE_INPUT, task) && is_within<WIDE>(v, STEPS, MODERATE_INPUT, task) &&
                is_within<WIDE>(S, WIDE, MODERATE_STATE, task);
     }
@@ -111,14 +118,21 @@ __global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constan
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) finish_decays(tiles.decays, task.thread);
         if (__syncthreads_or(!tiles.is_welcome(task))) { /* and all decays are there */
-            if (task.thread == 0) args.marks[task.walk] = 1;
+            if (task.thread == 0) args.marks.all[task.walk] = 1;
             return;
         }
-        float y[WIDE / 8][4], finite = 0;
-        answer<WIDE>(y, tiles, (float)args.in.scale, strip_of(task));
-        look_at(finite, y);
-        if (finite != 0) args.marks[task.walk] = 1;
-        store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip_of(task));
+        if (tiles.decays.is_special() && task.thread == 0) args.marks.special[task.walk] = 1;
+#pragma unroll 1
+        for (int attempt = 0; attempt < 2; attempt++) {
+            float y[WIDE / 8][4], finite = 0;
+            answer<WIDE>(y, tiles, (float)args.in.scale, strip_of(task));
+            look_at(finite, y);
+            store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip_of(task));
+            if (!__syncthreads_or(finite != 0)) break; /* and the tiles are no longer needed */
+            if (task.thread == 0) (attempt == 0 ? args.marks.special : args.marks.all)[task.walk] = 1;
+            tiles.make_all_finite(task);
+            __syncthreads(); /* the tiles are finite */
+        }
     }
 }
 
@@ -142,14 +156,23 @@ __global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
             weigh_steps(tiles.weights, tiles.decays, task.thread);
         }
         __syncthreads(); /* all decays are there */
-        add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
-        __syncthreads(); /* the sums are there */
-        float last[WIDE * WIDE / THREADS], finite = 0;
+        bool special = tiles.decays.is_special();
+        const bool sums = add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
+        if (__syncthreads_or(!sums)) { /* and the sums are there */
+            special = true;
+            tiles.make_all_finite(task);
+            __syncthreads(); /* the tiles are finite */
+            add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
+            __syncthreads(); /* the sums are there */
+        }
+        float last[WIDE * WIDE / THREADS];
+        bool all = false;
 #pragma unroll
         for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x, key = i / WIDE, value = i % WIDE;
             if (i >= WIDE * WIDE) break;
             float S = state_number<WIDE>(args.in.S_init, args.in, task.walk, key, value);
+            const bool enters = is_finite(S);
             for (int chunk = 0; chunk < args.chunks; chunk++) {
                 const Tiles<WIDE> there(shared + chunk * Tiles<WIDE>::FLOATS);
                 float &at = there.S[key * PITCH + value];
@@ -159,18 +182,27 @@ __global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
                 S = passed(first, second, S, sum);
             }
             last[n] = S;
-            finite = fmaf(S, 0.0f, finite);
+            special = special || !enters;
+            all = all || (enters && !is_finite(S));
         }
         __syncthreads(); /* the states are there */
-        float y[WIDE / 8][4];
         const int strip = strip_of(task);
-        answer<WIDE>(y, tiles, (float)args.in.scale, strip);
-        look_at(finite, y);
-        const bool bad = __syncthreads_or(finite != 0 || !tiles.is_welcome(task));
-        if (threadIdx.x == 0) args.marks[task.walk] = bad;
-        if (bad) return;
-        store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip);
-        if (!args.S_final.data) return;
+        all = all || !tiles.is_welcome(task);
+#pragma unroll 1
+        for (int attempt = 0; attempt < 2; attempt++) {
+            float y[WIDE / 8][4], finite = 0;
+            answer<WIDE>(y, tiles, (float)args.in.scale, strip);
+            look_at(finite, y);
+            store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip);
+            if (!__syncthreads_or(finite != 0)) break; /* and the tiles are no longer needed */
+            all = all || attempt == 1;
+            special = true;
+            tiles.make_all_finite(task);
+            __syncthreads(); /* the tiles are finite */
+        }
+        all = __syncthreads_or(all), special = __syncthreads_or(special);
+        if (threadIdx.x == 0) args.marks.all[task.walk] = all, args.marks.special[task.walk] = special;
+        if (!args.S_final.data || all || special) return;
 #pragma unroll
         for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x;
@@ -214,11 +246,16 @@ __global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__
             const double carry = d.product();
             const float first = (float)carry;
             *(float2 *)(args.decays + task.place() * 2) = float2{first, (float)(carry - first)};
-            if (task.chunk == 0) args.marks[task.walk] = 0;
+            if (task.chunk == 0) args.marks.all[task.walk] = args.marks.special[task.walk] = 0;
         }
         __syncthreads(); /* the weights are there */
-        add_steps<WIDE>((later ? args.G : args.S) + task.place() * (WIDE * WIDE), WIDE, left, weights, right,
-                        task.thread / 32);
+        float *const to = (later ? args.G : args.S) + task.place() * (WIDE * WIDE);
+        const bool good = add_steps<WIDE>(to, WIDE, left, weights, right, task.thread / 32);
+        if (!__syncthreads_or(!good)) return;
+        make_finite<WIDE>(left, STEPS, task); /* the walk of the answers finds what is not, and marks the head */
+        make_finite<WIDE>(right, STEPS, task);
+        __syncthreads(); /* the tiles are finite */
+        add_steps<WIDE>(to, WIDE, left, weights, right, task.thread / 32);
     }
 }
 
@@ -238,7 +275,11 @@ __global__ void __launch_bounds__(RL_FLOATS_STATE_THREADS) state_kernel(const __
     float4 *const states = (float4 *)(back ? args.G : args.S) + begin * FOURS + four;
     const float2 *const decays = (const float2 *)args.decays + begin;
     float S[4];
-    for (int i = 0; i < 4; i++) S[i] = state_number<WIDE>(start, args.in, walk, key, value + i);
+    bool entered = true; /* something finite */
+    for (int i = 0; i < 4; i++) {
+        S[i] = state_number<WIDE>(start, args.in, walk, key, value + i);
+        entered = entered && is_finite(S[i]);
+    }
     for (int64_t from = 0; from < chunks; from += AHEAD) {
         float4 sums[AHEAD];
         float2 decay[AHEAD];
@@ -257,9 +298,8 @@ __global__ void __launch_bounds__(RL_FLOATS_STATE_THREADS) state_kernel(const __
             for (int i = 0; i < 4; i++) S[i] = passed(decay[n].x, decay[n].y, S[i], sum[i]);
         }
     }
-    float finite = 0;
-    for (int i = 0; i < 4; i++) finite = fmaf(S[i], 0.0f, finite);
-    if (finite != 0) args.marks[walk] = 1;
+    for (int i = 0; i < 4; i++)
+        if (!is_finite(S[i])) (entered ? args.marks.all : args.marks.special)[walk] = 1;
     for (int i = 0; i < 4; i++) store_state_number(end, args.in, walk, key, value + i, S[i]);
 }
 

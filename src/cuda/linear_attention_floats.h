@@ -52,7 +52,7 @@ typedef struct rl_floats_args {
     int32_t wide;  /* the RL_FLOATS bits */
     float *S, *G;  /* by sequence, head and chunk: [wide][wide] of keys and values; a chunk's sum, then what enters */
     float *decays; /* likewise: the product of the gates, in two floats that add up to it */
-    int32_t *marks; /* [sequences, heads]: 1 where it must be run in the loop's order */
+    rl_attention_marks marks; /* of heads that must be run in the loop's order */
 } rl_floats_args;
 
 /* The kernels' keys and values. */

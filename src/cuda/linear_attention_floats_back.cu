@@ -24,6 +24,30 @@ __device__ __forceinline__ int strip_of(const Task &task)
     return (task.thread / 32 + (int)blockIdx.x) % STRIPS;
 }
 
+/*
+ * Once more from finite tiles where something that products gave is not finite.  `special` and `all`: whether the
+ * head must be marked so, by the threads that have found it.
+ */
+template <int WIDE>
+__device__ __forceinline__ void make_gradients(const Task &task, const BackTiles<WIDE> &tiles, bool &special,
+                                               bool &all)
+{
+#pragma unroll 1
+    for (int attempt = 0; attempt < 2; attempt++) {
+        Gradients<WIDE> gradients(task, tiles, strip_of(task));
+        if (task.args.dgate.data) tiles.cross_states(task);
+        gradients.run();
+        bool good = gradients.finite == 0, tiny = false;
+        __syncthreads(); /* the sums for the gates are there */
+        if (task.args.dgate.data && task.thread < 32) good = finish_gates(task, tiles, tiny) && good;
+        all = all || tiny;
+        if (!__syncthreads_or(!good)) return; /* and the tiles are no longer needed */
+        (attempt == 0 ? special : all) = true;
+        tiles.make_all_finite(task);
+        __syncthreads(); /* the tiles are finite */
+    }
+}
+
 template <int WIDE>
 __global__ void __launch_bounds__(BACK_THREADS, 2) back_kernel(const __grid_constant__ rl_floats_args args)
 {
@@ -39,18 +63,24 @@ __global__ void __launch_bounds__(BACK_THREADS, 2) back_kernel(const __grid_cons
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);
-        if (args.dgate.data) tiles.cross_states(task);
         if (__syncthreads_or(!tiles.is_welcome(task))) { /* and all decays are there */
-            if (task.thread == 0) args.marks[task.walk] = 1;
+            if (task.thread == 0) args.marks.all[task.walk] = 1;
             return;
         }
-        Gradients<WIDE> gradients(task, tiles, strip_of(task));
-        gradients.run();
-        bool bad = gradients.finite != 0;
-        __syncthreads(); /* the sums for the gates are there */
-        if (args.dgate.data && task.thread < 32) bad = !finish_gates(task, tiles) || bad;
-        if (bad) args.marks[task.walk] = 1;
+        bool special = tiles.decays.is_special(), all = false;
+        make_gradients(task, tiles, special, all);
+        if (special) args.marks.special[task.walk] = 1;
+        if (all) args.marks.all[task.walk] = 1;
     }
+}
+
+/* The sums of a chunk, both ways in time; false where not all is finite. */
+template <int WIDE> __device__ __forceinline__ bool add_both(const Task &task, const BackTiles<WIDE> &tiles)
+{
+    const bool first = task.thread < BACK_THREADS / 2;
+    return add_steps<WIDE>(first ? tiles.S : tiles.G, WIDE + 4, first ? tiles.k : tiles.q,
+                           first ? tiles.sum_weights : tiles.back_weights, first ? tiles.v : tiles.dy,
+                           task.thread / 32 % STRIPS);
 }
 
 /* All chunks of a head. */
@@ -70,16 +100,19 @@ __global__ void __launch_bounds__(BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK, 1)
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);
         __syncthreads(); /* all decays are there */
-        if (task.thread < BACK_THREADS / 2)
-            add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.sum_weights, tiles.v, task.thread / 32);
-        else
-            add_steps<WIDE>(tiles.G, PITCH, tiles.q, tiles.back_weights, tiles.dy, task.thread / 32 % STRIPS);
-        __syncthreads(); /* the sums are there */
-        bool bad = false;
+        bool special = tiles.decays.is_special(), all = false;
+        if (__syncthreads_or(!add_both(task, tiles))) { /* and the sums are there */
+            special = true;
+            tiles.make_all_finite(task);
+            __syncthreads(); /* the tiles are finite */
+            add_both(task, tiles);
+            __syncthreads(); /* the sums are there */
+        }
         for (int i = (int)threadIdx.x; i < WIDE * WIDE; i += (int)blockDim.x) {
             const int key = i / WIDE, value = i % WIDE, at = key * PITCH + value;
             float S = state_number<WIDE>(args.in.S_init, args.in, task.walk, key, value);
             float G = state_number<WIDE>(args.dS_final, args.in, task.walk, key, value);
+            const bool enters = is_finite(S) && is_finite(G);
             for (int n = 0; n < args.chunks; n++) {
                 const BackTiles<WIDE> ahead(shared + n * BackTiles<WIDE>::FLOATS);
                 const BackTiles<WIDE> behind(shared + (args.chunks - 1 - n) * BackTiles<WIDE>::FLOATS);
@@ -89,19 +122,15 @@ __global__ void __launch_bounds__(BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK, 1)
                 S = passed((float)carry, (float)(carry - (float)carry), S, sum);
                 G = passed((float)back, (float)(back - (float)back), G, later);
             }
-            bad = bad || !is_finite(G);
+            special = special || !enters;
+            all = all || (enters && !(is_finite(S) && is_finite(G)));
             store_state_number(args.dS_init, args.in, task.walk, key, value, G);
         }
         __syncthreads(); /* the states are there */
-        bad = bad || !tiles.is_welcome(task);
-        if (args.dgate.data) tiles.cross_states(task);
-        Gradients<WIDE> gradients(task, tiles, strip_of(task));
-        gradients.run();
-        bad = bad || gradients.finite != 0;
-        __syncthreads(); /* the sums for the gates are there */
-        if (args.dgate.data && task.thread < 32) bad = !finish_gates(task, tiles) || bad;
-        bad = __syncthreads_or(bad);
-        if (threadIdx.x == 0) args.marks[task.walk] = bad;
+        all = all || !tiles.is_welcome(task);
+        make_gradients(task, tiles, special, all);
+        all = __syncthreads_or(all), special = __syncthreads_or(special);
+        if (threadIdx.x == 0) args.marks.all[task.walk] = all, args.marks.special[task.walk] = special;
     }
 }
 

@@ -49,12 +49,21 @@ template <int WIDE> struct BackTiles {
         load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head, in.values);
         load_rows<WIDE>(dy, task.args.dy, wide & RL_FLOATS_DY, task, task.head, in.values);
     }
+    __device__ void make_all_finite(const Task &task) const
+    {
+        make_finite<WIDE>(q, STEPS, task);
+        make_finite<WIDE>(k, STEPS, task);
+        make_finite<WIDE>(v, STEPS, task);
+        make_finite<WIDE>(dy, STEPS, task);
+        make_finite<WIDE>(S, WIDE, task);
+        make_finite<WIDE>(G, WIDE, task);
+    }
     /* Whether products may be used, by the numbers that the thread has looked at. */
     __device__ bool is_welcome(const Task &task) const
     {
         if (!decays.is_steady()) return false;
         if (!decays.fades()) return true;
-        return decays.heaviest[0] + decays.heaviest[1] == 0 && is_within<WIDE>(q, STEPS, MODERATE_INPUT, task) &&
+        return !decays.heavy[0] && !decays.heavy[1] && is_within<WIDE>(q, STEPS, MODERATE_INPUT, task) &&
                is_within<WIDE>(k, STEPS, MODERATE_INPUT, task) && is_within<WIDE>(v, STEPS, MODERATE_INPUT, task) &&
                is_within<WIDE>(dy, STEPS, MODERATE_INPUT, task) && is_within<WIDE>(S, WIDE, MODERATE_STATE, task) &&
                is_within<WIDE>(G, WIDE, MODERATE_STATE, task);
@@ -265,8 +274,10 @@ template <int WIDE> struct Gradients {
     }
 };
 
-/* The gates' gradients, by one warp with two steps a lane; returns what look_at makes of them. */
-template <int WIDE> __device__ __forceinline__ bool finish_gates(const Task &task, const BackTiles<WIDE> &tiles)
+/* The gates' gradients, by one warp with two steps a lane; false where not all is finite.  `tiny`: a gate was too
+ * small. */
+template <int WIDE>
+__device__ __forceinline__ bool finish_gates(const Task &task, const BackTiles<WIDE> &tiles, bool &tiny)
 {
     const rl_floats_args &args = task.args;
     const int lane = task.thread, first = 2 * lane;
@@ -301,7 +312,8 @@ template <int WIDE> __device__ __forceinline__ bool finish_gates(const Task &tas
         const float gate = d.gate[first + i];
         const bool is_read = step > 0 || args.in.S_init.data, divides = is_read && !args.in.gate_is_log;
         const float own = args.in.gate_is_log && gate == 0 ? 0 : flow[i];
-        if (!is_finite(own) || (divides && !(fabsf(gate) >= LEAST_GATE))) good = false;
+        good = good && is_finite(own);
+        tiny = tiny || (divides && fabsf(gate) < LEAST_GATE);
         store_any(args.dgate.data, args.dgate.dtype, task.span.at(args.dgate, task.head, step),
                   !is_read  ? 0
                   : divides ? own / gate

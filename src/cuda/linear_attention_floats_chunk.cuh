@@ -98,13 +98,23 @@ __device__ inline void store_state_number(const rl_attention_state &state, const
               number);
 }
 
-/* Whether none of a tile's numbers is larger. */
+/* Whether none of a tile's finite numbers is larger. */
 template <int WIDE> __device__ inline bool is_within(const float *tile, int rows, float most, const Task &task)
 {
-    float largest = 0;
-    for (int i = task.thread; i < rows * WIDE; i += task.threads)
-        largest = fmaxf(largest, fabsf(tile[i / WIDE * Size<WIDE>::PITCH + i % WIDE]));
-    return largest <= most;
+    bool within = true;
+    for (int i = task.thread; i < rows * WIDE; i += task.threads) {
+        const float size = fabsf(tile[i / WIDE * Size<WIDE>::PITCH + i % WIDE]);
+        within = within && (size <= most || !is_finite(size));
+    }
+    return within;
+}
+/* What is not finite becomes 0: then products give what it does not reach the bits that they have without it. */
+template <int WIDE> __device__ inline void make_finite(float *tile, int rows, const Task &task)
+{
+    for (int i = task.thread; i < rows * WIDE; i += task.threads) {
+        float &number = tile[i / WIDE * Size<WIDE>::PITCH + i % WIDE];
+        if (!is_finite(number)) number = 0;
+    }
 }
 
 /* Stays 0 while all numbers it meets are finite. */
@@ -118,10 +128,10 @@ template <int COUNT> __device__ __forceinline__ void look_at(float &finite, cons
 
 /*
  * to [WIDE, WIDE] = Σ left_jᵀ weight_j right_j; the warps of a chunk share it out by 16 rows and up to 64 columns.
- * `pitch`: of `to`.
+ * `pitch`: of `to`.  False where not all is finite.
  */
 template <int WIDE>
-__device__ __forceinline__ void add_steps(float *to, int pitch, const float *left, const float *weights,
+__device__ __forceinline__ bool add_steps(float *to, int pitch, const float *left, const float *weights,
                                           const float *right, int warp)
 {
     constexpr int PARTS = WIDE < 64 ? 64 / WIDE : 1, COLUMNS = WIDE / PARTS;
@@ -139,12 +149,15 @@ __device__ __forceinline__ void add_steps(float *to, int pitch, const float *lef
             multiply(sums[n], a, b);
         }
     }
+    float finite = 0;
+    look_at(finite, sums);
     float *const at = to + (row + group_of_lane()) * pitch + column + 2 * pair_of_lane();
 #pragma unroll
     for (int n = 0; n < COLUMNS / 8; n++) {
         *(float2 *)(at + n * 8) = float2{sums[n][0], sums[n][1]};
         *(float2 *)(at + 8 * pitch + n * 8) = float2{sums[n][2], sums[n][3]};
     }
+    return finite == 0;
 }
 
 /* A state passes a chunk: first + second is the product of its gates. */

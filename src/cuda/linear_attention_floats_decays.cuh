@@ -11,6 +11,7 @@
 
 #include "linear_attention_floats.h"
 #include "linear_attention_inputs.cuh"
+#include "numbers.cuh"
 
 namespace attention_floats
 {
@@ -31,7 +32,8 @@ struct Decays {
     float gate[STEPS], beta[STEPS];               /* the step's own; a gate that is a reset is 0 */
     float total[BLOCKS], between[BLOCKS][BLOCKS]; /* of the blocks between two */
     double carry[HALVES], growth[HALVES], fade[HALVES];
-    float heaviest[HALVES]; /* beta */
+    bool heavy[HALVES];   /* a beta is above MODERATE_WEIGHT */
+    bool special[HALVES]; /* a gate or beta is not finite: here they are 1 and 0 */
 
     __device__ __forceinline__ double product() const
     {
@@ -39,11 +41,15 @@ struct Decays {
     }
     __device__ __forceinline__ bool is_steady() const
     {
-        return growth[0] * growth[1] <= GROWTH_MOST && !isnan(product());
+        return growth[0] * growth[1] <= GROWTH_MOST;
     }
     __device__ __forceinline__ bool fades() const
     {
         return fade[0] * fade[1] < FADED;
+    }
+    __device__ __forceinline__ bool is_special() const
+    {
+        return special[0] || special[1];
     }
     /* From a step of one block to a step of another, or of the same one; 0 against time. */
     __device__ __forceinline__ float from_to(int earlier, int early, int later, int late) const
@@ -67,10 +73,14 @@ __device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, c
 {
     const int block = i / BLOCK, own = i % BLOCK, half = i / 32;
     float g = 1, beta = 0;
+    bool special = false;
     if (first + i < span.count) {
         const attention::Factor<float> factor(in, span, head, first + i);
         g = factor.reset ? 0 : factor.value;
         beta = attention::beta_at<float>(in, span, head, first + i);
+        special = !is_finite(g) || !is_finite(beta);
+        if (!is_finite(g)) g = 1;
+        if (!is_finite(beta)) beta = 0;
     }
     to.gate[i] = g;
     to.beta[i] = beta;
@@ -93,12 +103,13 @@ __device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, c
         to.within[block][own][(own + away) % BLOCK] = own + away < BLOCK ? run : 0;
     }
     const double size = fabs((double)g);
-    const double carry = product_over_warp(g), growth = product_over_warp(size <= 1 ? 1 : isnan(size) ? 1e300 : size);
+    const double carry = product_over_warp(g), growth = product_over_warp(size <= 1 ? 1 : size);
     const double fade = product_over_warp(size < 1 && size > 0 ? size : 1);
-    float heaviest = fabsf(beta) <= MODERATE_WEIGHT ? 0 : 1;
-    heaviest = __any_sync(ALL, heaviest > 0);
+    const bool heavy = __any_sync(ALL, fabsf(beta) > MODERATE_WEIGHT);
+    special = __any_sync(ALL, special);
     if (i % 32 > 0) return;
-    to.carry[half] = carry, to.growth[half] = growth, to.fade[half] = fade, to.heaviest[half] = heaviest;
+    to.carry[half] = carry, to.growth[half] = growth, to.fade[half] = fade;
+    to.heavy[half] = heavy, to.special[half] = special;
 }
 
 /* The same threads, between two barriers. */

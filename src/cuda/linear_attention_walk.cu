@@ -13,6 +13,7 @@
 #include <machine/kernel.cuh>
 
 #include "linear_attention_kernels.h"
+#include "linear_attention_reach.cuh"
 #include "linear_attention_walk.cuh"
 
 namespace
@@ -27,12 +28,14 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
     const Span span;
     const Place place;
     const int64_t panel;
+    const Reach reach;
     Inputs<N> inputs;
     N *parts; /* [steps][groups][wide] */
     Tile<N, ROWS, COLUMNS> S;
 
-    __device__ Walk(const rl_attention_args &args, const Span &span, const Place &place, int64_t panel, N *shared)
-        : args(args), in(args.in), span(span), place(place), panel(panel)
+    __device__ Walk(const rl_attention_args &args, const Span &span, const Place &place, int64_t panel,
+                    const Reach &reach, N *shared)
+        : args(args), in(args.in), span(span), place(place), panel(panel), reach(reach)
     {
         inputs.high = in.row_groups * ROWS;
         inputs.wide = in.column_threads * COLUMNS;
@@ -71,7 +74,7 @@ template <typename N, int ROWS, int COLUMNS> struct Walk {
             if (panel > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels)
                 *so_far = total;
-            else
+            else if (reach.y(first + step))
                 store_any(args.y.data, args.y.dtype, base + step * args.y.step + column * args.y.lane,
                           rounded_product(scale, total));
         }
@@ -113,14 +116,19 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __g
     await_earlier();
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int64_t walk = divide(task, in.slabs), sequence = divide(walk, in.heads);
-        if (args.marks && !args.marks[walk]) continue;
         const Span span(in, sequence);
+        Reach reach;
+        if (args.marks.all && !args.marks.all[walk]) {
+            if (!args.marks.special || !args.marks.special[walk]) continue;
+            reach = find_reach(in, rl_attention_view{}, rl_attention_state{}, span, sequence,
+                               walk - sequence * in.heads, args.marks.kinds + walk * in.length);
+        }
         for (int64_t panel = 0; panel < in.panels; panel++) {
             const Place<ROWS, COLUMNS> place(in, sequence, walk - sequence * in.heads, panel, task - walk * in.slabs);
             if (span.count == 0)
                 pass_on<N>(args.S_final, in.S_init, place);
             else
-                Walk<N, ROWS, COLUMNS>(args, span, place, panel, (N *)shared).run();
+                Walk<N, ROWS, COLUMNS>(args, span, place, panel, reach, (N *)shared).run();
         }
     }
 }

@@ -14,6 +14,7 @@
 
 #include "linear_attention_kernels.h"
 #include "linear_attention_lanes.cuh"
+#include "linear_attention_reach.cuh"
 #include "linear_attention_walk.cuh"
 
 namespace
@@ -28,6 +29,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     const Span span;
     const Place place;
     const int64_t panel, slab;
+    const Reach reach;
     const int warp, lane, warps;
     Inputs<N> inputs;
     N *dy;    /* [steps][wide] */
@@ -37,9 +39,9 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
     N *kept;  /* the block's slot */
 
     __device__ Gradients(const rl_attention_backward_args &args, const Span &span, const Place &place, int64_t panel,
-                         int64_t slab, N *shared)
-        : args(args), in(args.in), span(span), place(place), panel(panel), slab(slab), warp((int)threadIdx.x / WARP),
-          lane((int)threadIdx.x % WARP), warps((int)blockDim.x / WARP)
+                         int64_t slab, const Reach &reach, N *shared)
+        : args(args), in(args.in), span(span), place(place), panel(panel), slab(slab), reach(reach),
+          warp((int)threadIdx.x / WARP), lane((int)threadIdx.x % WARP), warps((int)blockDim.x / WARP)
     {
         inputs.high = in.row_groups * ROWS;
         inputs.wide = in.column_threads * COLUMNS;
@@ -160,7 +162,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             for (int row = lane; row < place.tile_rows; row += WARP) {
                 const int64_t i = first + step;
                 const N total = with_slabs(with_dq ? rows[step * inputs.high + row] : (N)0, args.q_sums, i, row);
-                if (slab + 1 == in.slabs)
+                if (slab + 1 == in.slabs && reach.dq(i))
                     store_row(args.dq, args.q_sums, i, row, with_dq ? rounded_product(scale, total) : (N)0);
             }
     }
@@ -288,7 +290,8 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             for (int row = lane; row < place.tile_rows; row += WARP) {
                 const N total = with_slabs(rows[step * inputs.high + row], args.k_sums, i, row);
                 if (slab + 1 < in.slabs) continue;
-                if (args.dk.data) store_row(args.dk, args.k_sums, i, row, rounded_product(inputs.beta[step], total));
+                if (args.dk.data && reach.dk(i))
+                    store_row(args.dk, args.k_sums, i, row, rounded_product(inputs.beta[step], total));
                 dbeta = rounded_sum(dbeta, rounded_product(inputs.k[step * inputs.high + row], total));
             }
             dbeta = sum_over_warp(dbeta);
@@ -301,7 +304,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
         if (panel > 0) dbeta = rounded_sum(*so_far, dbeta);
         if (panel + 1 < in.panels)
             *so_far = dbeta;
-        else
+        else if (reach.dbeta(i))
             store_any(args.dbeta.data, args.dbeta.dtype, span.at(args.dbeta, place.head, i), dbeta);
     }
     /* dv = beta G k */
@@ -318,7 +321,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             if (panel > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels)
                 *so_far = total;
-            else
+            else if (reach.dv(i))
                 store_any(args.dv.data, args.dv.dtype, span.at(args.dv, place.head, i) + value * args.dv.lane,
                           rounded_product(inputs.beta[step], total));
         }
@@ -333,7 +336,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             if (panel > 0 || slab > 0) total = rounded_sum(*so_far, total);
             if (panel + 1 < in.panels || slab + 1 < in.slabs)
                 *so_far = total;
-            else
+            else if (reach.dgate(i))
                 store_any(args.dgate.data, args.dgate.dtype, span.at(args.dgate, place.head, i),
                           gate_gradient(total, i, step));
         }
@@ -359,7 +362,7 @@ template <typename N, int ROWS, int COLUMNS> struct Gradients {
             if (args.states) run_again(G, begin, end);
             run_back(G, begin, end);
         }
-        if (args.dS_init.data) G.store(args.dS_init, place);
+        if (args.dS_init.data && reach.dS_init()) G.store(args.dS_init, place);
     }
 };
 
@@ -372,16 +375,20 @@ __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     let_later_start();
     await_earlier();
     for (int64_t walk = blockIdx.x; walk < in.sequences * in.heads; walk += gridDim.x) {
-        if (args.marks && !args.marks[walk]) continue;
         const int64_t sequence = walk / in.heads, head = walk - sequence * in.heads;
         const Span span(in, sequence);
+        Reach reach;
+        if (args.marks.all && !args.marks.all[walk]) {
+            if (!args.marks.special || !args.marks.special[walk]) continue;
+            reach = find_reach(in, args.dy, args.dS_final, span, sequence, head, args.marks.kinds + walk * in.length);
+        }
         for (int64_t tile = 0; tile < in.panels * in.slabs; tile++) {
             const int64_t panel = tile / in.slabs, slab = tile - panel * in.slabs;
             const Place<ROWS, COLUMNS> place(in, sequence, head, panel, slab);
             if (span.count == 0)
                 pass_on<N>(args.dS_init, args.dS_final, place);
             else
-                Gradients<N, ROWS, COLUMNS>(args, span, place, panel, slab, (N *)shared).run();
+                Gradients<N, ROWS, COLUMNS>(args, span, place, panel, slab, reach, (N *)shared).run();
         }
     }
 }
