@@ -109,8 +109,8 @@ static rill_status launch_whole(rill_context *context, rl_floats_args *a)
 {
     void *arguments[] = {a};
     return rl_cuda_launch_early(context, rl_floats_whole_kernel(), a->in.sequences * a->in.heads, 1,
-                                (int)a->chunks * RL_FLOATS_THREADS, rl_floats_whole_shared(a->chunks), arguments,
-                                "linear_attention: launch of whole heads");
+                                (int)a->chunks * RL_FLOATS_ANSWER_THREADS, rl_floats_whole_shared(a->chunks),
+                                arguments, "linear_attention: launch of whole heads");
 }
 
 static rill_status launch_answers(rill_context *context, rl_floats_args *a)
@@ -118,7 +118,7 @@ static rill_status launch_answers(rill_context *context, rl_floats_args *a)
     int wide = rl_floats_wide(a->in.keys, a->in.values);
     void *arguments[] = {a};
     return rl_cuda_launch_early(context, rl_floats_answer_kernel(wide), a->in.sequences * a->in.heads * a->chunks, 1,
-                                RL_FLOATS_THREADS, rl_floats_answer_shared(wide), arguments,
+                                RL_FLOATS_ANSWER_THREADS, rl_floats_answer_shared(wide), arguments,
                                 "linear_attention: launch of answers");
 }
 

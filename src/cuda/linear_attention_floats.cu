@@ -21,7 +21,7 @@ namespace
 
 using namespace attention_floats;
 
-constexpr int THREADS = RL_FLOATS_THREADS;
+constexpr int THREADS = RL_FLOATS_THREADS, ANSWER_THREADS = RL_FLOATS_ANSWER_THREADS;
 
 /* Shared memory of a chunk forward. */
 template <int WIDE> struct Tiles {
@@ -41,7 +41,7 @@ template <int WIDE> struct Tiles {
         const int wide = task.args.wide;
         if (with_q) load_rows<WIDE>(q, in.q, wide & RL_FLOATS_Q, task, task.query_head(), in.keys);
         load_rows<WIDE>(k, in.k, wide & RL_FLOATS_K, task, task.query_head(), in.keys);
-        load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head, in.values);
+        load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head(), in.values);
     }
     __device__ void make_all_finite(const Task &task) const
     {
@@ -61,40 +61,54 @@ template <int WIDE> struct Tiles {
     }
 };
 
-/* D_tj β_j for two eights of columns j from `column` on. */
-__device__ __forceinline__ void weigh(float (&P)[2][4], const Decays &d, int strip, int column)
-{
-#pragma unroll
-    for (int n = 0; n < 2; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int block = column / BLOCK + n, early = 2 * pair_of_lane() + i % 2;
-            P[n][i] *= d.from_to(block, early, 2 * strip + i / 2, group_of_lane()) * d.beta[block * BLOCK + early];
-        }
-}
+/* Warps of a chunk, but for their strips, halve the values. */
+template <int WIDE> struct Share {
+    static constexpr int COUNT = WIDE / 16;
+    int strip, column;
+
+    /* Warps of a block meet the same scheduler whatever the block, and the last strip has most to do. */
+    __device__ explicit Share(const Task &task)
+        : strip((task.thread / 32 + (int)blockIdx.x) % STRIPS), column(task.thread / 32 / STRIPS * (WIDE / 2))
+    {
+    }
+};
 
 template <int WIDE>
-__device__ __forceinline__ void answer(float (&y)[WIDE / 8][4], const Tiles<WIDE> &tiles, float scale, int strip)
+__device__ __forceinline__ void answer(float (&y)[WIDE / 16][4], const Tiles<WIDE> &tiles, float scale,
+                                       const Share<WIDE> &own)
 {
     const Decays &d = tiles.decays;
     clear(y);
-    multiply_state<WIDE, false>(y, tiles.q, strip * STRIP, tiles.S);
-    scale_rows(y, d.from_begin + strip * STRIP);
+    multiply_state<WIDE, false>(y, tiles.q, own.strip * STRIP, tiles.S, own.column);
+    scale_rows(y, d.from_begin + own.strip * STRIP);
 #pragma unroll 1
-    for (int column = 0; column <= strip * STRIP; column += STRIP) {
+    for (int column = 0; column <= own.strip * STRIP; column += STRIP) {
         float P[2][4];
-        multiply_rows<WIDE>(P, tiles.q, strip * STRIP, tiles.k, column);
-        weigh(P, d, strip, column);
-        multiply_sums<WIDE>(y, P[0], tiles.v, column);
-        multiply_sums<WIDE>(y, P[1], tiles.v, column + 8);
+        multiply_rows<WIDE>(P, tiles.q, own.strip * STRIP, tiles.k, column);
+        weigh_earlier(P, d, own.strip, column);
+        multiply_sums<WIDE>(y, P[0], tiles.v, column, own.column);
+        multiply_sums<WIDE>(y, P[1], tiles.v, column + 8, own.column);
     }
     scale_all(y, scale);
 }
 
-/* Warps of a block meet the same scheduler whatever the block, and the last strip has most to do. */
-__device__ __forceinline__ int strip_of(const Task &task)
+/* Twice where something that products gave is not finite: then from finite tiles. */
+template <int WIDE>
+__device__ __forceinline__ void make_answers(const Task &task, const Tiles<WIDE> &tiles, bool &special, bool &all)
 {
-    return (task.thread / 32 + (int)blockIdx.x) % STRIPS;
+    const Share<WIDE> own(task);
+#pragma unroll 1
+    for (int attempt = 0; attempt < 2; attempt++) {
+        float y[WIDE / 16][4], finite = 0;
+        answer<WIDE>(y, tiles, (float)task.args.in.scale, own);
+        look_at(finite, y);
+        store_rows<WIDE>(y, task.args.y, task.args.wide & RL_FLOATS_Y, task, task.head(), task.args.in.values,
+                         own.strip, own.column);
+        if (!__syncthreads_or(finite != 0)) return; /* and the tiles are no longer needed */
+        (attempt == 0 ? special : all) = true;
+        tiles.make_all_finite(task);
+        __syncthreads(); /* the tiles are finite */
+    }
 }
 
 /* The chunk's own part of weights: e β. */
@@ -104,16 +118,17 @@ __device__ __forceinline__ void weigh_steps(float *weights, const Decays &d, int
 }
 
 template <int WIDE>
-__global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constant__ rl_floats_args args)
+__global__ void __launch_bounds__(ANSWER_THREADS, 3) answer_kernel(const __grid_constant__ rl_floats_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks, THREADS);
+        const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, ANSWER_THREADS);
         const Tiles<WIDE> tiles((float *)dynamic_shared);
         tiles.load(task, true);
         load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
-        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) finish_decays(tiles.decays, task.thread);
@@ -121,18 +136,10 @@ __global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constan
             if (task.thread == 0) args.marks.all[task.walk] = 1;
             return;
         }
-        if (tiles.decays.is_special() && task.thread == 0) args.marks.special[task.walk] = 1;
-#pragma unroll 1
-        for (int attempt = 0; attempt < 2; attempt++) {
-            float y[WIDE / 8][4], finite = 0;
-            answer<WIDE>(y, tiles, (float)args.in.scale, strip_of(task));
-            look_at(finite, y);
-            store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip_of(task));
-            if (!__syncthreads_or(finite != 0)) break; /* and the tiles are no longer needed */
-            if (task.thread == 0) (attempt == 0 ? args.marks.special : args.marks.all)[task.walk] = 1;
-            tiles.make_all_finite(task);
-            __syncthreads(); /* the tiles are finite */
-        }
+        bool special = tiles.decays.is_special(), all = false;
+        make_answers(task, tiles, special, all);
+        if (special) args.marks.special[task.walk] = 1;
+        if (all) args.marks.all[task.walk] = 1;
     }
 }
 
@@ -144,11 +151,12 @@ __global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
         constexpr int WIDE = RL_FLOATS_NARROW, PITCH = WIDE + 4;
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x, (int)threadIdx.x / THREADS, THREADS);
+        const Task task(args, blockIdx.x, (int)threadIdx.x / ANSWER_THREADS, ANSWER_THREADS);
         float *const shared = (float *)dynamic_shared;
         const Tiles<WIDE> tiles(shared + task.chunk * Tiles<WIDE>::FLOATS);
         tiles.load(task, true);
-        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) {
@@ -157,18 +165,20 @@ __global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
         }
         __syncthreads(); /* all decays are there */
         bool special = tiles.decays.is_special();
-        const bool sums = add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
-        if (__syncthreads_or(!sums)) { /* and the sums are there */
+        const bool adds = task.thread < THREADS;
+        bool good = true;
+        if (adds) good = add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
+        if (__syncthreads_or(!good)) { /* and the sums are there */
             special = true;
             tiles.make_all_finite(task);
             __syncthreads(); /* the tiles are finite */
-            add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
+            if (adds) add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
             __syncthreads(); /* the sums are there */
         }
-        float last[WIDE * WIDE / THREADS];
+        float last[WIDE * WIDE / ANSWER_THREADS];
         bool all = false;
 #pragma unroll
-        for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
+        for (int n = 0; n < WIDE * WIDE / ANSWER_THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x, key = i / WIDE, value = i % WIDE;
             if (i >= WIDE * WIDE) break;
             float S = state_number<WIDE>(args.in.S_init, args.in, task.walk, key, value);
@@ -186,25 +196,13 @@ __global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
             all = all || (enters && !is_finite(S));
         }
         __syncthreads(); /* the states are there */
-        const int strip = strip_of(task);
         all = all || !tiles.is_welcome(task);
-#pragma unroll 1
-        for (int attempt = 0; attempt < 2; attempt++) {
-            float y[WIDE / 8][4], finite = 0;
-            answer<WIDE>(y, tiles, (float)args.in.scale, strip);
-            look_at(finite, y);
-            store_rows<WIDE>(y, args.y, args.wide & RL_FLOATS_Y, task, task.head, args.in.values, strip);
-            if (!__syncthreads_or(finite != 0)) break; /* and the tiles are no longer needed */
-            all = all || attempt == 1;
-            special = true;
-            tiles.make_all_finite(task);
-            __syncthreads(); /* the tiles are finite */
-        }
+        make_answers(task, tiles, special, all);
         all = __syncthreads_or(all), special = __syncthreads_or(special);
         if (threadIdx.x == 0) args.marks.all[task.walk] = all, args.marks.special[task.walk] = special;
         if (!args.S_final.data || all || special) return;
 #pragma unroll
-        for (int n = 0; n < WIDE * WIDE / THREADS; n++) {
+        for (int n = 0; n < WIDE * WIDE / ANSWER_THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x;
             if (i < WIDE * WIDE) store_state_number(args.S_final, args.in, task.walk, i / WIDE, i % WIDE, last[n]);
         }
@@ -224,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__
         typedef attention_floats::Size<WIDE> Size;
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks, THREADS);
+        const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, THREADS);
         float *const left = (float *)dynamic_shared, *const right = left + Size::TILE;
         float *const weights = right + Size::TILE;
         Decays &d = *(Decays *)(weights + STEPS);
@@ -233,8 +231,8 @@ __global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__
         load_rows<WIDE>(left, later ? in.q : in.k, args.wide & (later ? RL_FLOATS_Q : RL_FLOATS_K), task,
                         task.query_head(), in.keys);
         load_rows<WIDE>(right, later ? args.dy : in.v, args.wide & (later ? RL_FLOATS_DY : RL_FLOATS_V), task,
-                        task.head, in.values);
-        if (task.thread < STEPS) start_decays(d, in, task.span, task.head, task.first(), task.thread);
+                        task.head(), in.values);
+        if (task.thread < STEPS) start_decays(d, in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) {

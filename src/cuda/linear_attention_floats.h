@@ -20,11 +20,12 @@ extern "C" {
 #endif
 
 enum {
-    RL_FLOATS_STEPS = 64,         /* of a chunk */
-    RL_FLOATS_MOST_WIDE = 64,     /* keys, and values */
-    RL_FLOATS_NARROW = 32,        /* those of the smaller kernels */
-    RL_FLOATS_THREADS = 128,      /* of a chunk, and of a block of sums */
-    RL_FLOATS_BACK_THREADS = 256, /* of a chunk's gradients */
+    RL_FLOATS_STEPS = 64,           /* of a chunk */
+    RL_FLOATS_MOST_WIDE = 64,       /* keys, and values */
+    RL_FLOATS_NARROW = 32,          /* those of the smaller kernels */
+    RL_FLOATS_THREADS = 128,        /* of a chunk, and of a block of sums */
+    RL_FLOATS_ANSWER_THREADS = 256, /* of a chunk's y */
+    RL_FLOATS_BACK_THREADS = 384,   /* of a chunk's gradients */
     RL_FLOATS_STATE_THREADS = 256,
     RL_FLOATS_MOST_WHOLE = 4, /* chunks of a head in one block */
     RL_FLOATS_MOST_WHOLE_BACK = 2

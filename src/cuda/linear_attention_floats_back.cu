@@ -1,6 +1,6 @@
 /* The gradients of linear attention by chunks in float32: the kernels (linear_attention_floats_back.cuh). */
 #include <machine/early.cuh>
-#include <machine/held.cuh>
+
 #include <machine/kernel.cuh>
 
 #include "linear_attention_floats_back.cuh"
@@ -54,12 +54,13 @@ __global__ void __launch_bounds__(BACK_THREADS, 2) back_kernel(const __grid_cons
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x / args.chunks, blockIdx.x % args.chunks, BACK_THREADS);
+        const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, BACK_THREADS);
         const BackTiles<WIDE> tiles((float *)dynamic_shared);
         tiles.load(task);
         load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
         load_state<WIDE>(tiles.G, args.G + task.place() * (WIDE * WIDE), task);
-        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);
@@ -77,7 +78,8 @@ __global__ void __launch_bounds__(BACK_THREADS, 2) back_kernel(const __grid_cons
 /* The sums of a chunk, both ways in time; false where not all is finite. */
 template <int WIDE> __device__ __forceinline__ bool add_both(const Task &task, const BackTiles<WIDE> &tiles)
 {
-    const bool first = task.thread < BACK_THREADS / 2;
+    const bool first = task.thread < RL_FLOATS_THREADS;
+    if (task.thread >= 2 * RL_FLOATS_THREADS) return true;
     return add_steps<WIDE>(first ? tiles.S : tiles.G, WIDE + 4, first ? tiles.k : tiles.q,
                            first ? tiles.sum_weights : tiles.back_weights, first ? tiles.v : tiles.dy,
                            task.thread / 32 % STRIPS);
@@ -95,7 +97,8 @@ __global__ void __launch_bounds__(BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK, 1)
         float *const shared = (float *)dynamic_shared;
         const BackTiles<WIDE> tiles(shared + task.chunk * BackTiles<WIDE>::FLOATS);
         tiles.load(task);
-        if (task.thread < STEPS) start_decays(tiles.decays, args.in, task.span, task.head, task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);

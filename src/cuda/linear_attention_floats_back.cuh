@@ -9,7 +9,7 @@
  *     g_t dg_t = Σ_{j<t<=s} N_sj  +  Σ_{s>=t} u_s  +  Σ_{j<t} w_j  +  b_64 <G, S>
  *     N_sj = D_sj β_j scale (q_s · k_j) (dy_s · v_j)      u_s = b_s scale q_s · S dy_s      w_j = e_j β_j k_j · G v_j
  *
- * A warp has 16 steps of dq and dv, or of dk.  No term of the gates is the small difference of large ones; a gate
+ * A warp has 16 steps of dq, of dv, or of dk.  No term of the gates is the small difference of large ones; a gate
  * that is a factor is divided out, and where it is too small for that the head is marked.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_BACK_CUH
@@ -46,8 +46,8 @@ template <int WIDE> struct BackTiles {
         const int wide = task.args.wide;
         load_rows<WIDE>(q, in.q, wide & RL_FLOATS_Q, task, task.query_head(), in.keys);
         load_rows<WIDE>(k, in.k, wide & RL_FLOATS_K, task, task.query_head(), in.keys);
-        load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head, in.values);
-        load_rows<WIDE>(dy, task.args.dy, wide & RL_FLOATS_DY, task, task.head, in.values);
+        load_rows<WIDE>(v, in.v, wide & RL_FLOATS_V, task, task.head(), in.values);
+        load_rows<WIDE>(dy, task.args.dy, wide & RL_FLOATS_DY, task, task.head(), in.values);
     }
     __device__ void make_all_finite(const Task &task) const
     {
@@ -117,23 +117,11 @@ template <int WIDE> struct Gradients {
             if (pair_of_lane() == 0) to[row(half)] = total * factor[row(half)] * number;
         }
     }
-    /* D_st of a later strip's columns s. */
-    __device__ __forceinline__ void weigh_later(float (&sums)[2][4], int column) const
-    {
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                sums[n][i] *=
-                    d.from_to(2 * strip + i / 2, group_of_lane(), column / BLOCK + n, 2 * pair_of_lane() + i % 2) *
-                    (float)args.in.scale;
-    }
-
     __device__ __forceinline__ void make_dq()
     {
         float sums[WIDE / 8][4];
         clear(sums);
-        multiply_state<WIDE, true>(sums, tiles.dy, strip * STRIP, tiles.S);
+        multiply_state<WIDE, true>(sums, tiles.dy, strip * STRIP, tiles.S, 0);
         if (args.dgate.data) dot_rows(tiles.read, sums, tiles.q, d.from_begin, (float)args.in.scale);
         if (!args.dq.data) return;
         scale_rows(sums, d.from_begin + strip * STRIP);
@@ -141,40 +129,33 @@ template <int WIDE> struct Gradients {
         for (int column = 0; column <= strip * STRIP; column += STRIP) {
             float M[2][4];
             multiply_rows<WIDE>(M, tiles.dy, strip * STRIP, tiles.v, column);
-#pragma unroll
-            for (int n = 0; n < 2; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const int block = column / BLOCK + n, early = 2 * pair_of_lane() + i % 2;
-                    M[n][i] *=
-                        d.from_to(block, early, 2 * strip + i / 2, group_of_lane()) * d.beta[block * BLOCK + early];
-                }
-            multiply_sums<WIDE>(sums, M[0], tiles.k, column);
-            multiply_sums<WIDE>(sums, M[1], tiles.k, column + 8);
+            weigh_earlier(M, d, strip, column);
+            multiply_sums<WIDE>(sums, M[0], tiles.k, column, 0);
+            multiply_sums<WIDE>(sums, M[1], tiles.k, column + 8, 0);
         }
         scale_all(sums, (float)args.in.scale);
         look_at(finite, sums);
         store_rows<WIDE>(sums, args.dq, args.wide & RL_FLOATS_DQ, task,
-                         args.in.share > 1 ? task.head : task.query_head(), args.in.keys, strip);
+                         args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
     }
 
     __device__ __forceinline__ void make_dv()
     {
         float sums[WIDE / 8][4];
         clear(sums);
-        multiply_state<WIDE, false>(sums, tiles.k, strip * STRIP, tiles.G);
+        multiply_state<WIDE, false>(sums, tiles.k, strip * STRIP, tiles.G, 0);
         scale_rows(sums, d.to_end + strip * STRIP);
 #pragma unroll 1
         for (int column = strip * STRIP; column < STEPS; column += STRIP) {
             float A[2][4];
             multiply_rows<WIDE>(A, tiles.k, strip * STRIP, tiles.q, column);
-            weigh_later(A, column);
-            multiply_sums<WIDE>(sums, A[0], tiles.dy, column);
-            multiply_sums<WIDE>(sums, A[1], tiles.dy, column + 8);
+            weigh_later(A, d, strip, column, (float)args.in.scale);
+            multiply_sums<WIDE>(sums, A[0], tiles.dy, column, 0);
+            multiply_sums<WIDE>(sums, A[1], tiles.dy, column + 8, 0);
         }
         scale_rows(sums, d.beta + strip * STRIP);
         look_at(finite, sums);
-        store_rows<WIDE>(sums, args.dv, args.wide & RL_FLOATS_DV, task, task.head, args.in.values, strip);
+        store_rows<WIDE>(sums, args.dv, args.wide & RL_FLOATS_DV, task, task.head(), args.in.values, strip, 0);
     }
 
     /*
@@ -218,21 +199,21 @@ template <int WIDE> struct Gradients {
     {
         float sums[WIDE / 8][4], behind[2] = {0, 0};
         clear(sums);
-        multiply_state<WIDE, true>(sums, tiles.v, strip * STRIP, tiles.G);
+        multiply_state<WIDE, true>(sums, tiles.v, strip * STRIP, tiles.G, 0);
         if (args.dgate.data) dot_rows(tiles.given, sums, tiles.k, tiles.sum_weights, 1);
         scale_rows(sums, d.to_end + strip * STRIP);
 #pragma unroll 1
         for (int column = STEPS - STRIP; column >= strip * STRIP; column -= STRIP) {
             float M[2][4];
             multiply_rows<WIDE>(M, tiles.v, strip * STRIP, tiles.dy, column);
-            weigh_later(M, column);
+            weigh_later(M, d, strip, column, (float)args.in.scale);
             if (args.dgate.data) {
                 float A[2][4];
                 multiply_rows<WIDE>(A, tiles.k, strip * STRIP, tiles.q, column);
                 add_pairs(M, A, behind, column);
             }
-            multiply_sums<WIDE>(sums, M[0], tiles.q, column);
-            multiply_sums<WIDE>(sums, M[1], tiles.q, column + 8);
+            multiply_sums<WIDE>(sums, M[0], tiles.q, column, 0);
+            multiply_sums<WIDE>(sums, M[1], tiles.q, column + 8, 0);
         }
         look_at(finite, sums);
         if (args.dbeta.data) store_dbeta(sums);
@@ -240,7 +221,7 @@ template <int WIDE> struct Gradients {
         scale_rows(sums, d.beta + strip * STRIP);
         look_at(finite, sums);
         store_rows<WIDE>(sums, args.dk, args.wide & RL_FLOATS_DK, task,
-                         args.in.share > 1 ? task.head : task.query_head(), args.in.keys, strip);
+                         args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
     }
     __device__ __forceinline__ void store_dbeta(const float (&sums)[WIDE / 8][4])
     {
@@ -258,15 +239,17 @@ template <int WIDE> struct Gradients {
             finite = fmaf(total, 0.0f, finite);
             if (pair_of_lane() == 0 && row(half) < task.steps())
                 store_any(args.dbeta.data, args.dbeta.dtype,
-                          task.span.at(args.dbeta, task.head, task.first() + row(half)), total);
+                          task.at(args.dbeta, task.head()) + row(half) * args.dbeta.step, total);
         }
     }
 
-    /* A warp's share of the chunk: of its two halves the first makes dq and dv, the second dk. */
+    /* A warp's share of the chunk: of its thirds the first makes dq, the second dv, the last dk. */
     __device__ __forceinline__ void run()
     {
-        if (task.thread < BACK_THREADS / 2) {
+        const int third = task.thread / RL_FLOATS_THREADS;
+        if (third == 0) {
             if (args.dq.data || args.dgate.data) make_dq();
+        } else if (third == 1) {
             if (args.dv.data) make_dv();
         } else if (args.dk.data || args.dbeta.data || args.dgate.data) {
             make_dk();
@@ -314,7 +297,7 @@ __device__ __forceinline__ bool finish_gates(const Task &task, const BackTiles<W
         const float own = args.in.gate_is_log && gate == 0 ? 0 : flow[i];
         good = good && is_finite(own);
         tiny = tiny || (divides && fabsf(gate) < LEAST_GATE);
-        store_any(args.dgate.data, args.dgate.dtype, task.span.at(args.dgate, task.head, step),
+        store_any(args.dgate.data, args.dgate.dtype, task.at(args.dgate, task.head()) + (first + i) * args.dgate.step,
                   !is_read  ? 0
                   : divides ? own / gate
                             : own);

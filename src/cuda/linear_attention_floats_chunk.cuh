@@ -2,6 +2,8 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_CHUNK_CUH
 #define RL_CUDA_LINEAR_ATTENTION_FLOATS_CHUNK_CUH
 
+#include <machine/held.cuh>
+
 #include "linear_attention_floats_decays.cuh"
 #include "linear_attention_floats_products.cuh"
 
@@ -15,42 +17,53 @@ template <int WIDE> struct Size {
     static constexpr int DECAYS = (int)(sizeof(Decays) + 15) / 16 * 4;
 };
 
-/* Which chunk, and which of its threads. */
+/* Which chunk, and which of its threads.  Places are worked out anew where they are needed: registers are few. */
 struct Task {
     const rl_floats_args &args;
-    const int64_t walk, chunk, head; /* walk: of [sequences, heads] */
-    const Span span;
-    const int thread, threads;
+    const int walk, chunk, thread, threads; /* walk: of [sequences, heads] */
 
-    __device__ Task(const rl_floats_args &args, int64_t walk, int64_t chunk, int threads)
-        : args(args), walk(walk), chunk(chunk), head(walk % args.in.heads), span(args.in, walk / args.in.heads),
-          thread((int)threadIdx.x % threads), threads(threads)
+    __device__ Task(const rl_floats_args &args, int walk, int chunk, int threads)
+        : args(args), walk(walk), chunk(chunk), thread((int)threadIdx.x % threads), threads(threads)
     {
     }
-    __device__ int64_t first() const
+    __device__ __forceinline__ int head() const
     {
-        return chunk * STEPS;
+        return (int)((unsigned)hidden(walk) % (unsigned)args.in.heads);
     }
-    __device__ int steps() const
+    __device__ __forceinline__ Span span() const
     {
-        return span.count - first() < STEPS ? (int)(span.count - first()) : STEPS;
+        return Span(args.in, (unsigned)hidden(walk) / (unsigned)args.in.heads);
     }
-    __device__ int64_t query_head() const
+    __device__ __forceinline__ int64_t first() const
     {
-        return head / args.in.share;
+        return (int64_t)chunk * STEPS;
     }
-    __device__ int64_t place() const
+    __device__ __forceinline__ int steps() const
     {
-        return walk * args.chunks + chunk;
+        const int64_t left = args.in.length - first();
+        return left < STEPS ? (int)left : STEPS;
+    }
+    __device__ __forceinline__ int query_head() const
+    {
+        return head() / (int)args.in.share;
+    }
+    __device__ __forceinline__ int64_t place() const
+    {
+        return (int64_t)walk * args.chunks + chunk;
+    }
+    /* The chunk's first element of a head. */
+    __device__ __forceinline__ int64_t at(const rl_attention_view &view, int head) const
+    {
+        return span().at(view, head, first());
     }
 };
 
 /* A tensor's rows of the chunk; what is not there is 0. */
 template <int WIDE>
-__device__ inline void load_rows(float *to, const rl_attention_view &view, bool wide, const Task &task, int64_t head,
+__device__ inline void load_rows(float *to, const rl_attention_view &view, bool wide, const Task &task, int head,
                                  int64_t lanes)
 {
-    const int64_t base = task.span.at(view, head, task.first());
+    const int64_t base = task.at(view, head);
     const int steps = task.steps();
     if (wide) {
         for (int i = task.thread; i < STEPS * WIDE / 4; i += task.threads) {
@@ -134,7 +147,7 @@ template <int WIDE>
 __device__ __forceinline__ bool add_steps(float *to, int pitch, const float *left, const float *weights,
                                           const float *right, int warp)
 {
-    constexpr int PARTS = WIDE < 64 ? 64 / WIDE : 1, COLUMNS = WIDE / PARTS;
+    constexpr int PARTS = WIDE < 64 ? 64 / WIDE : 1, COLUMNS = WIDE / PARTS, TURNS = COLUMNS < 32 ? COLUMNS / 8 : 4;
     const int row = warp / PARTS * STRIP, column = warp % PARTS * COLUMNS;
     float sums[COLUMNS / 8][4];
     clear(sums);
@@ -143,10 +156,11 @@ __device__ __forceinline__ bool add_steps(float *to, int pitch, const float *lef
         Left a;
         columns_left<WIDE + 4>(a, left, from, row, weights);
 #pragma unroll
-        for (int n = 0; n < COLUMNS / 8; n++) {
-            Right b;
-            columns_right<WIDE + 4>(b, right, from, column + n * 8);
-            multiply(sums[n], a, b);
+        for (int first = 0; first < COLUMNS / 8; first += TURNS) {
+            Right b[TURNS];
+#pragma unroll
+            for (int n = 0; n < TURNS; n++) columns_right<WIDE + 4>(b[n], right, from, column + (first + n) * 8);
+            multiply(sums, first, a, b);
         }
     }
     float finite = 0;
@@ -184,19 +198,65 @@ template <int COUNT> __device__ __forceinline__ void scale_all(float (&sums)[COU
         for (int i = 0; i < 4; i++) sums[n][i] *= factor;
 }
 
-/* A strip's rows to a tensor by time. */
-template <int WIDE>
-__device__ __forceinline__ void store_rows(const float (&sums)[WIDE / 8][4], const rl_attention_view &view, bool wide,
-                                           const Task &task, int64_t head, int64_t lanes, int strip)
+/* A strip of two eights of columns, which are earlier steps, times D_tj β_j. */
+__device__ __forceinline__ void weigh_earlier(float (&sums)[2][4], const Decays &d, int strip, int column)
 {
-    const int64_t base = task.span.at(view, head, task.first());
+    const int row = strip * STRIP + group_of_lane();
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        const int block = column / BLOCK + n, early = 2 * pair_of_lane();
+        if (column < strip * STRIP) {
+            const float2 worth = *(const float2 *)(d.worth + block * BLOCK + early);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const float until = d.until[row + half * 8] * d.between[block][2 * strip + half];
+                sums[n][half * 2] *= until * worth.x;
+                sums[n][half * 2 + 1] *= until * worth.y;
+            }
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[n][i] *= d.from_to(block, early + i % 2, 2 * strip + i / 2, group_of_lane()) *
+                          d.beta[block * BLOCK + early + i % 2];
+    }
+}
+/* The same where columns are later ones: times D_tj of the row, and a number. */
+__device__ __forceinline__ void weigh_later(float (&sums)[2][4], const Decays &d, int strip, int column, float number)
+{
+    const int row = strip * STRIP + group_of_lane();
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        const int block = column / BLOCK + n, late = 2 * pair_of_lane();
+        if (column > strip * STRIP) {
+            const float2 until = *(const float2 *)(d.until + block * BLOCK + late);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const float after = d.after[row + half * 8] * d.between[2 * strip + half][block] * number;
+                sums[n][half * 2] *= after * until.x;
+                sums[n][half * 2 + 1] *= after * until.y;
+            }
+            continue;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[n][i] *= d.from_to(2 * strip + i / 2, group_of_lane(), block, late + i % 2) * number;
+    }
+}
+
+/* A strip's rows to a tensor by time, their columns from `column` on. */
+template <int WIDE, int COUNT>
+__device__ __forceinline__ void store_rows(const float (&sums)[COUNT][4], const rl_attention_view &view, bool wide,
+                                           const Task &task, int head, int64_t lanes, int strip, int column)
+{
+    const int64_t base = task.at(view, head);
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int step = strip * STRIP + group_of_lane() + half * 8;
         if (step >= task.steps()) continue;
 #pragma unroll
-        for (int n = 0; n < WIDE / 8; n++) {
-            const int lane = n * 8 + 2 * pair_of_lane();
+        for (int n = 0; n < COUNT; n++) {
+            const int lane = column + n * 8 + 2 * pair_of_lane();
             const int64_t at = base + step * view.step + lane * view.lane;
             if (wide && lane + 1 < lanes) {
                 *(float2 *)((float *)view.data + at) = float2{sums[n][half * 2], sums[n][half * 2 + 1]};

@@ -29,6 +29,7 @@ struct Decays {
     float within[BLOCKS][BLOCK][BLOCK];           /* from the first step of a block to the second; 0 against time */
     float until[STEPS], after[STEPS];             /* from the begin of its block through the step, and behind it */
     float from_begin[STEPS], to_end[STEPS];       /* the same of the chunk */
+    float worth[STEPS];                           /* after, times beta */
     float gate[STEPS], beta[STEPS];               /* the step's own; a gate that is a reset is 0 */
     float total[BLOCKS], between[BLOCKS][BLOCKS]; /* of the blocks between two */
     double carry[HALVES], growth[HALVES], fade[HALVES];
@@ -95,6 +96,7 @@ __device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, c
     }
     to.until[i] = until;
     to.after[i] = after;
+    to.worth[i] = after * beta;
     if (own == BLOCK - 1) to.total[block] = until;
     to.within[block][own][own] = 1;
 #pragma unroll

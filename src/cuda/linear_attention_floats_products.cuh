@@ -55,11 +55,17 @@ __device__ __forceinline__ void split_right(Right &to, float a, float b)
     split(b, to.big[1], to.small[1]);
 }
 
-__device__ __forceinline__ void multiply(float (&sum)[4], const Left &a, const Right &b)
+/* COUNT eights of columns from `first` on, by turns: a product waits for the one before it of the same sum. */
+template <int COUNT, int ALL_OF_THEM>
+__device__ __forceinline__ void multiply(float (&sums)[ALL_OF_THEM][4], int first, const Left &a,
+                                         const Right (&b)[COUNT])
 {
-    product_of_warp<TF32>(sum, a.small, b.big);
-    product_of_warp<TF32>(sum, a.big, b.small);
-    product_of_warp<TF32>(sum, a.big, b.big);
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) product_of_warp<TF32>(sums[first + n], a.small, b[n].big);
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) product_of_warp<TF32>(sums[first + n], a.big, b[n].small);
+#pragma unroll
+    for (int n = 0; n < COUNT; n++) product_of_warp<TF32>(sums[first + n], a.big, b[n].big);
 }
 
 /* Operands */
@@ -73,13 +79,14 @@ template <int PITCH> __device__ __forceinline__ void rows_left(Left &to, const f
                __uint_as_float(raw[3]));
 }
 /* Two neighbouring eights of columns. */
-template <int PITCH> __device__ __forceinline__ void rows_right(Right (&to)[2], const float *tile, int row, int from)
+template <int PITCH>
+__device__ __forceinline__ void rows_right(Right &first, Right &second, const float *tile, int row, int from)
 {
     const int lane = lane_of_warp();
     uint32_t raw[4];
     matrices_load<4, false>(raw, tile + (row + lane / 16 * 8 + lane % 8) * PITCH + from + lane / 8 % 2 * 4);
-    split_right(to[0], __uint_as_float(raw[0]), __uint_as_float(raw[1]));
-    split_right(to[1], __uint_as_float(raw[2]), __uint_as_float(raw[3]));
+    split_right(first, __uint_as_float(raw[0]), __uint_as_float(raw[1]));
+    split_right(second, __uint_as_float(raw[2]), __uint_as_float(raw[3]));
 }
 template <int PITCH> __device__ __forceinline__ void pairs_left(Left &to, const float *tile, int row, int from)
 {
@@ -120,33 +127,37 @@ template <int WIDE>
 __device__ __forceinline__ void multiply_rows(float (&sums)[2][4], const float *left, int row, const float *right,
                                               int column)
 {
-    float part[2][4]; /* of every other eight, so that fewer products wait for each other */
+    float small[2][4]; /* products of small parts */
     clear(sums);
-    clear(part);
+    clear(small);
 #pragma unroll 2
-    for (int from = 0; from < WIDE; from += 16) {
+    for (int from = 0; from < WIDE; from += 8) {
         Left a;
         Right b[2];
         rows_left<WIDE + 4>(a, left, row, from);
-        rows_right<WIDE + 4>(b, right, column, from);
-        multiply(sums[0], a, b[0]);
-        multiply(sums[1], a, b[1]);
-        rows_left<WIDE + 4>(a, left, row, from + 8);
-        rows_right<WIDE + 4>(b, right, column, from + 8);
-        multiply(part[0], a, b[0]);
-        multiply(part[1], a, b[1]);
+        rows_right<WIDE + 4>(b[0], b[1], right, column, from);
+#pragma unroll
+        for (int n = 0; n < 2; n++) product_of_warp<TF32>(small[n], a.small, b[n].big);
+#pragma unroll
+        for (int n = 0; n < 2; n++) product_of_warp<TF32>(sums[n], a.big, b[n].big);
+#pragma unroll
+        for (int n = 0; n < 2; n++) product_of_warp<TF32>(small[n], a.big, b[n].small);
     }
 #pragma unroll
     for (int n = 0; n < 2; n++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) sums[n][i] += part[n][i];
+        for (int i = 0; i < 4; i++) sums[n][i] += small[n][i];
 }
 
-/* sums [16, WIDE] += left, rows from `row` on, times right: along the right tile's rows, or across them. */
-template <int WIDE, bool TURNED>
-__device__ __forceinline__ void multiply_state(float (&sums)[WIDE / 8][4], const float *left, int row,
-                                               const float *right)
+/*
+ * sums [16, 8 COUNT] += left, rows from `row` on, times right, from `column` on: along the right tile's rows, or
+ * across them.
+ */
+template <int WIDE, bool TURNED, int COUNT>
+__device__ __forceinline__ void multiply_state(float (&sums)[COUNT][4], const float *left, int row,
+                                               const float *right, int column)
 {
+    constexpr int TURNS = COUNT < 4 ? COUNT : 4;
 #pragma unroll 2
     for (int from = 0; from < WIDE; from += 8) {
         Left a;
@@ -155,32 +166,37 @@ __device__ __forceinline__ void multiply_state(float (&sums)[WIDE / 8][4], const
         else
             pairs_left<WIDE + 4>(a, left, row, from);
 #pragma unroll
-        for (int n = 0; n < WIDE / 8; n += 2) {
-            Right b[2];
-            if (TURNED) {
-                rows_right<WIDE + 4>(b, right, n * 8, from);
-            } else {
-                columns_right<WIDE + 4>(b[0], right, from, n * 8);
-                columns_right<WIDE + 4>(b[1], right, from, n * 8 + 8);
+        for (int first = 0; first < COUNT; first += TURNS) {
+            Right b[TURNS];
+#pragma unroll
+            for (int n = 0; n < TURNS; n += 2) {
+                const int at = column + (first + n) * 8;
+                if (TURNED) {
+                    rows_right<WIDE + 4>(b[n], b[n + 1], right, at, from);
+                } else {
+                    columns_right<WIDE + 4>(b[n], right, from, at);
+                    columns_right<WIDE + 4>(b[n + 1], right, from, at + 8);
+                }
             }
-            multiply(sums[n], a, b[0]);
-            multiply(sums[n + 1], a, b[1]);
+            multiply(sums, first, a, b);
         }
     }
 }
 
-/* sums [16, WIDE] += weights [16, 8] times 8 rows of the right tile. */
-template <int WIDE>
-__device__ __forceinline__ void multiply_sums(float (&sums)[WIDE / 8][4], const float (&weights)[4],
-                                              const float *right, int from)
+/* sums [16, 8 COUNT] += weights [16, 8] times 8 rows of the right tile, its columns from `column` on. */
+template <int WIDE, int COUNT>
+__device__ __forceinline__ void multiply_sums(float (&sums)[COUNT][4], const float (&weights)[4], const float *right,
+                                              int from, int column)
 {
+    constexpr int TURNS = COUNT < 4 ? COUNT : 4;
     Left a;
     sums_left(a, weights);
 #pragma unroll
-    for (int n = 0; n < WIDE / 8; n++) {
-        Right b;
-        columns_right<WIDE + 4>(b, right, from, n * 8);
-        multiply(sums[n], a, b);
+    for (int first = 0; first < COUNT; first += TURNS) {
+        Right b[TURNS];
+#pragma unroll
+        for (int n = 0; n < TURNS; n++) columns_right<WIDE + 4>(b[n], right, from, column + (first + n) * 8);
+        multiply(sums, first, a, b);
     }
 }
 
