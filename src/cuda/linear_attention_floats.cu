@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(ANSWER_THREADS, 3) answer_kernel(const __grid_
 }
 
 /* All chunks of a head. */
-__global__ void __launch_bounds__(THREADS *RL_FLOATS_MOST_WHOLE, 1)
+__global__ void __launch_bounds__(ANSWER_THREADS *RL_FLOATS_MOST_WHOLE, 1)
     whole_kernel(const __grid_constant__ rl_floats_args args)
 {
     if constexpr (HAS_PRODUCTS) {
@@ -273,27 +273,28 @@ __global__ void __launch_bounds__(RL_FLOATS_STATE_THREADS) state_kernel(const __
     float4 *const states = (float4 *)(back ? args.G : args.S) + begin * FOURS + four;
     const float2 *const decays = (const float2 *)args.decays + begin;
     float S[4];
+    const auto place = [&](int64_t n) { return back ? chunks - 1 - n : n; };
     bool entered = true; /* something finite */
     for (int i = 0; i < 4; i++) {
         S[i] = state_number<WIDE>(start, args.in, walk, key, value + i);
         entered = entered && is_finite(S[i]);
     }
+    float4 sums[AHEAD];
+    float2 decay[AHEAD];
+#pragma unroll
+    for (int n = 0; n < AHEAD; n++)
+        if (n < chunks) sums[n] = states[place(n) * FOURS], decay[n] = decays[place(n)];
     for (int64_t from = 0; from < chunks; from += AHEAD) {
-        float4 sums[AHEAD];
-        float2 decay[AHEAD];
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
-            const int64_t chunk = back ? chunks - 1 - from - n : from + n;
-            if (from + n < chunks) sums[n] = states[chunk * FOURS], decay[n] = decays[chunk];
-        }
-#pragma unroll
-        for (int n = 0; n < AHEAD; n++) {
-            const int64_t chunk = back ? chunks - 1 - from - n : from + n;
             if (from + n >= chunks) break;
-            states[chunk * FOURS] = float4{S[0], S[1], S[2], S[3]};
             const float sum[4] = {sums[n].x, sums[n].y, sums[n].z, sums[n].w};
+            const float2 own = decay[n];
+            const int64_t next = from + n + AHEAD;
+            if (next < chunks) sums[n] = states[place(next) * FOURS], decay[n] = decays[place(next)];
+            states[place(from + n) * FOURS] = float4{S[0], S[1], S[2], S[3]};
 #pragma unroll
-            for (int i = 0; i < 4; i++) S[i] = passed(decay[n].x, decay[n].y, S[i], sum[i]);
+            for (int i = 0; i < 4; i++) S[i] = passed(own.x, own.y, S[i], sum[i]);
         }
     }
     for (int i = 0; i < 4; i++)

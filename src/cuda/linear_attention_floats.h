@@ -27,7 +27,7 @@ enum {
     RL_FLOATS_ANSWER_THREADS = 256, /* of a chunk's y */
     RL_FLOATS_BACK_THREADS = 384,   /* of a chunk's gradients */
     RL_FLOATS_STATE_THREADS = 256,
-    RL_FLOATS_MOST_WHOLE = 4, /* chunks of a head in one block */
+    RL_FLOATS_MOST_WHOLE = 2, /* chunks of a head in one block */
     RL_FLOATS_MOST_WHOLE_BACK = 2
 };
 

@@ -70,9 +70,9 @@ __device__ inline void load_rows(float *to, const rl_attention_view &view, bool 
             const int step = i / (WIDE / 4), lane = i % (WIDE / 4) * 4;
             const bool there = step < steps && lane < lanes;
             const int64_t left = lanes - lane;
-            copy_async_16(to + step * Size<WIDE>::PITCH + lane,
-                          (const float *)view.data + (there ? base + step * view.step + lane : base),
-                          there ? left < 4 ? (int)left * 4 : 16 : 0);
+            copy_async_16_passing(to + step * Size<WIDE>::PITCH + lane,
+                                  (const float *)view.data + (there ? base + step * view.step + lane : base),
+                                  there ? left < 4 ? (int)left * 4 : 16 : 0);
         }
         return;
     }

@@ -29,6 +29,17 @@ __device__ inline void copy_async_16(void *to, const void *from, int bytes)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes) : "memory");
 }
 
+/* The same of what is not needed again soon: it leaves the L2 cache before all else. */
+__device__ inline void copy_async_16_passing(void *to, const void *from, int bytes)
+{
+    const uint32_t shared = (uint32_t)__cvta_generic_to_shared(to);
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared), "l"(from),
+                 "r"(bytes), "l"(policy)
+                 : "memory");
+}
+
 /* Copies are grouped; wait_copies leaves at most `open` groups on their way. */
 __device__ inline void close_copies()
 {
