@@ -21,10 +21,14 @@ namespace attention_chunks
 constexpr unsigned ALL = 0xffffffffu;
 constexpr int STEPS = RL_CHUNKS_STEPS, BLOCK = 8, BLOCKS = STEPS / BLOCK, WARPS = STEPS / 32;
 
-/* Products may not meet a run of gates that grows by more, nor, unless all numbers are moderate, fades by more. */
-constexpr double GROWTH_MOST = 2, FADED = 0x1p-100;
+/*
+ * Products may not meet a run of gates that grows by more, nor, unless all numbers are moderate, fades by more; nor
+ * numbers so large that a sum could overflow.  Of inputs the squares are bounded.
+ */
+constexpr float GROWTH_MOST = 2, FADED = 0x1p-100f;
+constexpr float MOST_SQUARE = 0x1p60f, MOST_STATE = 0x1p80f, MOST_WEIGHT = 0x1p20f;
+constexpr float MODERATE_SQUARE = 0x1p20f, MODERATE_STATE = 0x1p20f, MODERATE_WEIGHT = 2;
 constexpr double LEAST_DECAY = 1e-300; /* of gates that are not 0: what is infinite stays so */
-constexpr float MODERATE_INPUT = 0x1p10f, MODERATE_STATE = 0x1p20f, MODERATE_WEIGHT = 2;
 
 /* A sequence in the walk's order. */
 struct Course : Sequence {
@@ -76,10 +80,12 @@ struct Decays {
     float total[BLOCKS];
     float between[BLOCKS][BLOCKS]; /* of the blocks between two; 0 against time and of a block with itself */
     float before[BLOCKS], behind[BLOCKS];
-    double carry[WARPS], growth[WARPS], fade[WARPS];
-    uint8_t reset[STEPS];
-    bool heavy[WARPS];                /* a k factor is above MODERATE_WEIGHT */
+    float carry; /* of all steps */
+    float growth[WARPS], fade[WARPS];
+    float heaviest[WARPS], square[RL_CHUNKS_WARPS]; /* the largest k factor; no less than the largest square of an input */
+    float most_state, input; /* no larger a state may meet the products; the most that the chunk adds to it */
     bool resets[WARPS], zeros[WARPS]; /* there are resets; gates that are 0 but no reset */
+    uint8_t reset[STEPS];
 };
 
 __device__ inline bool is_reset(const rl_chunks_args &args, float gate)
@@ -116,18 +122,26 @@ struct Raw {
 };
 
 /* Of a thread's value over a warp, in a fixed order. */
-__device__ inline double product_over_warp(double value)
+__device__ inline float product_over_warp(float value)
 {
 #pragma unroll
     for (int away = 16; away > 0; away /= 2) value *= __shfl_xor_sync(ALL, value, away);
     return value;
 }
+/* Of numbers that are not negative; infinity where one is NaN. */
+__device__ inline float largest_over_warp(float value)
+{
+    if (isnan(value)) value = INFINITY;
+#pragma unroll
+    for (int away = 16; away > 0; away /= 2) value = fmaxf(value, __shfl_xor_sync(ALL, value, away));
+    return value;
+}
 
-/* The first STEPS threads, the i-th with the chunk's i-th step; finish_decays follows behind a barrier. */
-__device__ inline void start_decays(Decays &to, const rl_chunks_args &args, const Course &course, int64_t step,
+/* STEPS threads, the i-th with the chunk's i-th step; finish_decays follows behind a barrier. */
+__device__ inline void start_decays(Decays &to, const rl_chunks_args &args, const Course &course, int i, int64_t step,
                                     const Raw &raw)
 {
-    const int i = (int)threadIdx.x, warp = i / 32, own = i % BLOCK, row = course.turned(i);
+    const int warp = i / 32, own = i % BLOCK, row = course.turned(i);
     const int block = row / BLOCK, place = row % BLOCK, toward = course.down ? -1 : 1;
     float g = raw.gate;
     bool reset = false;
@@ -165,19 +179,19 @@ __device__ inline void start_decays(Decays &to, const rl_chunks_args &args, cons
         const bool later = own + away < BLOCK;
         to.within[block][place][(place + toward * away) & (BLOCK - 1)] = later ? run : 0;
     }
-    const double size = fabs((double)g);
-    const double carry = product_over_warp(g), growth = product_over_warp(size <= 1 ? 1 : isnan(size) ? 1e300 : size);
-    const double fade = product_over_warp(size < 1 && size > 0 ? size : 1);
-    const bool heavy = __any_sync(ALL, !(fabsf(raw.weight) <= MODERATE_WEIGHT));
+    const float size = fabsf(g);
+    const float growth = product_over_warp(size <= 1 ? 1 : isnan(size) ? INFINITY : size);
+    const float fade = product_over_warp(size < 1 && size > 0 ? size : 1);
+    const float heaviest = largest_over_warp(fabsf(raw.weight));
     if (i % 32 > 0) return;
-    to.carry[warp] = carry, to.growth[warp] = growth, to.fade[warp] = fade;
-    to.heavy[warp] = heavy, to.resets[warp] = resets, to.zeros[warp] = zeros;
+    to.growth[warp] = growth, to.fade[warp] = fade, to.heaviest[warp] = heaviest;
+    to.resets[warp] = resets, to.zeros[warp] = zeros;
 }
 
-/* What the blocks' totals make; the first STEPS threads, between two barriers. */
-__device__ inline void finish_decays(Decays &to, const Course &course)
+/* What the blocks' totals make; the same threads, between two barriers. */
+__device__ inline void finish_decays(Decays &to, const Course &course, int i)
 {
-    const int from = (int)threadIdx.x / BLOCK, until = (int)threadIdx.x % BLOCK;
+    const int from = i / BLOCK, until = i % BLOCK;
     float product = 1;
 #pragma unroll
     for (int block = 0; block < BLOCKS; block++)
@@ -193,6 +207,21 @@ __device__ inline void finish_decays(Decays &to, const Course &course)
     }
     to.before[course.turned_block(until)] = before;
     to.behind[course.turned_block(until)] = behind;
+    if (until == 0) to.carry = behind * to.total[course.turned_block(0)];
+}
+
+/* Which states may meet the chunk's products: none where the gates or the inputs forbid it. */
+__device__ inline void judge(Decays &to)
+{
+    const float growth = to.growth[0] * to.growth[1], heaviest = fmaxf(to.heaviest[0], to.heaviest[1]);
+    float square = 0;
+#pragma unroll
+    for (int warp = 0; warp < RL_CHUNKS_WARPS; warp++) square = fmaxf(square, to.square[warp]);
+    const bool fades = to.fade[0] * to.fade[1] < FADED;
+    const bool is_steady = growth <= GROWTH_MOST && heaviest <= MOST_WEIGHT && square <= MOST_SQUARE;
+    const bool is_moderate = heaviest <= MODERATE_WEIGHT && square <= MODERATE_SQUARE;
+    to.most_state = !is_steady || (fades && !is_moderate) ? -1 : fades ? MODERATE_STATE : MOST_STATE;
+    to.input = STEPS * GROWTH_MOST * heaviest * square;
 }
 
 } // namespace attention_chunks

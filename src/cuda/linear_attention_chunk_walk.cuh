@@ -1,7 +1,7 @@
 /*
  * A walk of linear attention through chunks of 64 steps, by products of matrices on the tensor cores.
  *
- *     block  = one warpgroup: 64 values of one head, all keys, some chunks one after the other
+ *     block  = a mixer, and a warpgroup for each 64 values of one head: all keys, some chunks one after the other
  *     thread = the 2 x KEYS / 4 numbers of Sᵀ [values, keys] that products give it (machine/wgmma.cuh)
  *
  * With S the state that enters, D the products of the gates between two steps, b and e those from the chunk's begin
@@ -10,12 +10,12 @@
  *     Yᵀ = Sᵀ Qᵀ · b_t + Vᵀ Pᵀ      Pᵀ = K Qᵀ · D_tj w_j       y = f Yᵀ
  *     Sᵀ = Sᵀ · b_last + (Vᵀ · e_j w_j) K
  *
- * Q and K are operands as they lie in shared memory.  Sᵀ and Vᵀ are operands from registers, where S stays; only Pᵀ
- * goes through shared memory, since every warp makes rows of it and needs all.  What is rounded on the way (S, P and
- * Vᵀ e w) is two bfloat16 numbers, whose products are added: 16 bits of each, beside the 8 of the inputs.
+ * Q and K are operands as they lie in shared memory.  Sᵀ and Vᵀ are operands from registers, where S stays; Pᵀ is the
+ * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  S is rounded on the way to two bfloat16 numbers,
+ * whose products are added: 16 bits, beside the 8 of the inputs.  P and Vᵀ e w are rounded to one.
  *
- * Where products may not be used (linear_attention_chunk_decays.cuh), or what they give is not finite, the chunk is
- * run step by step in the loop's own order, from the state that entered it.
+ * Where products may not be used, for the gates' sake (linear_attention_chunk_decays.cuh) or because numbers are so
+ * large, or not finite, that a sum could overflow, the chunk is run step by step in the loop's own order.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_WALK_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_WALK_CUH
@@ -30,45 +30,40 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     typedef typename Products::Layout Layout;
     typedef typename Products::KeySplit KeySplit;
     typedef typename Products::StepSplit StepSplit;
+    using Products::add_inputs;
     using Products::args;
-    using Products::await;
-    using Products::await_partner;
+    using Products::arrive;
     using Products::block_row;
+    using Products::bound;
     using Products::course;
     using Products::cross_states;
+    using Products::decay_answers;
     using Products::decay_state;
     using Products::decays;
-    using Products::fades;
     using Products::first_value;
     using Products::forget_places;
     using Products::GATES;
+    using Products::group;
     using Products::head;
-    using Products::is_moderate;
-    using Products::is_steady;
+    using Products::is_small;
     using Products::keep_half;
     using Products::load_values;
-    using Products::look_at_state;
     using Products::mark_head;
-    using Products::mix;
-    using Products::multiply_inputs;
+    using Products::meet;
     using Products::multiply_mix;
-    using Products::multiply_pairs;
     using Products::multiply_state;
-    using Products::multiply_steps;
     using Products::pair;
-    using Products::prepare;
-    using Products::refill;
+    using Products::partner;
+    using Products::phase;
     using Products::S;
-    using Products::shared;
+    using Products::signals;
     using Products::split_state;
     using Products::stage;
-    using Products::sum_with_partner;
     using Products::SUMS;
+    using Products::sum_with_partner;
     using Products::sums_at;
-    using Products::take_state;
     using Products::thread;
     using Products::value_row;
-    using Products::weigh_steps;
     using Products::weigh_values;
 
     using Products::Products;
@@ -93,9 +88,10 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 store_number(course.at(args.y, head, step + n) + value * args.y.lane, Y[i] * d.factor[row]);
         }
     }
-    /* By way of shared memory, where P was, into rows as they lie; 16 bytes a thread. */
+    /* By way of shared memory, where the group's V was, into rows as they lie; 16 bytes a thread. */
     __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
     {
+        char *const rows = stage(chunk) + Layout::V + group * TILE; /* a warp's columns are those of its values */
         const int64_t step = course.step(chunk);
 #pragma unroll
         for (int column = 0; column < BLOCKS; column += 2) {
@@ -106,9 +102,9 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
                 words[k] = pack_bfloats(Y[at] * factor.x, Y[at + 1] * factor.y);
             }
-            matrices_store<4, true>(block_row(column, true), words);
+            matrices_store<4, true>(block_row(rows, column, true), words);
         }
-        barrier_meet<READY, THREADS>(); /* the rows are there */
+        meet(); /* the rows are there */
         const int piece = thread % 8;
         const bool exists = first_value + piece * 8 < args.values;
 #pragma unroll
@@ -116,29 +112,9 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             const int n = course.turned(row);
             if (exists && course.has(step + n))
                 *(uint4 *)((bf16 *)args.y.data + course.at(args.y, head, step + n) + first_value + piece * 8) =
-                    *(const uint4 *)piece_of(mix(), row, piece);
+                    *(const uint4 *)piece_of(rows, row, piece);
         }
-    }
-
-    /*
-     * Of what products gave, while those of the state are at work; 0 if all is finite, or else nothing is stored.
-     */
-    __device__ __forceinline__ float store(const float (&Y)[32], const Decays &d, int chunk, bool wants_y) const
-    {
-        float finite = 0;
-#pragma unroll
-        for (int i = 0; i < 32; i++) look_at(finite, Y[i]);
-        if (PURPOSE == READ_GRADIENTS && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), d, false);
-        const bool loops = barrier_meet_any<READY, THREADS>(finite != 0); /* and P is no longer needed */
-        if (loops) {
-            mark_head();
-            return 1;
-        }
-        if (wants_y && args.stages_y)
-            store_staged(Y, d, chunk);
-        else if (wants_y)
-            store_plain(Y, d, chunk);
-        return 0;
+        shared_publish(); /* before the copy engine writes there again */
     }
 
     /*
@@ -148,7 +124,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void run_steps(int chunk, bool wants_y)
     {
         const Decays &d = decays(chunk);
-        const char *q = stage(chunk), *k = q + Layout::K, *v = q + Layout::V;
+        const char *q = stage(chunk), *k = q + Layout::K, *v = q + Layout::V + group * TILE;
         float own[KEYS / 2];
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) own[i] = S[i];
@@ -176,7 +152,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         }
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) S[i] = own[i];
-        barrier_meet<READY, THREADS>(); /* inputs and decays are no longer needed */
+        bound = INFINITY;
     }
     __device__ __forceinline__ void store_step(float (&total)[2], float factor, int64_t step) const
     {
@@ -192,128 +168,94 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
 
     /* Chunks */
 
-    /* Waits for the inputs and makes the decays; whether products may be used. */
-    __device__ __forceinline__ bool is_welcome(int chunk) const
+    __device__ __forceinline__ void grow(const Decays &d)
     {
-        Decays &d = decays(chunk);
-        await(chunk);
-        if (thread < STEPS) finish_decays(d, course);
-        const bool asks = is_steady(d) && fades(d), moderate = !asks || is_moderate(d, chunk);
-        return !barrier_meet_any<READY, THREADS>(!is_steady(d) || !moderate); /* and decays are there */
+        bound = fmaf(bound, fabsf(d.carry), d.input) * 1.001f; /* sums are rounded */
     }
+    /* Those of the state run while Y gets its decays, those of P and V behind them. */
     __device__ __forceinline__ void run_products(int chunk, bool wants_y)
     {
         const Decays &d = decays(chunk);
         char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
-        float Y[32], U[KEYS / 2], finite;
+        float Y[32];
         uint32_t V[TURNS][4];
-        if (PURPOSE == READ_GRADIENTS) cross_states(d, chunk);
+        StepSplit steps;
         {
-            float P[32], M[32];
-            Pairs pairs;
             KeySplit low, high; /* of the keys */
-            multiply_steps(P, q, k);
-            if (PURPOSE == READ_GRADIENTS) { /* not beside those of the state: registers would not do */
-                await_partner(chunk);
-                multiply_pairs(M, v);
-                products_wait<0>();
-                hold(P);
-                hold(M);
-                pairs.clear();
-                weigh_steps(P, d, M, pairs);
-                pairs.sums.store(sums_at(chunk, PAIRS), thread);
-            }
+            if (PURPOSE == READ_GRADIENTS) cross_states(d, chunk);
             split_state(low, 0);
+            split_state(high, 1);
             if (PURPOSE == READ_STATES) keep_half(low, chunk, 0);
+            if (PURPOSE == READ_STATES) keep_half(high, chunk, 1);
+            weigh_values(steps, v, d);
+            decay_state(d); /* S is not touched once products run: the compiler would wait for them */
             hold(Y);
             multiply_state(Y, low, q, 0);
-            if (PURPOSE != READ_GRADIENTS) {
-                products_wait<1>();
-                hold(P);
-                weigh_steps(P, d, M, pairs);
-            }
-            shared_publish();
-            split_state(high, 1);
-            if (PURPOSE == READ_STATES) keep_half(high, chunk, 1);
             multiply_state(Y, high, q, 1);
-            load_values(V, v, 0);
-            products_wait<0>();
+            add_inputs(steps, k);
+            products_wait<1>();
             low.stay();
             high.stay();
-            hold(Y);
         }
-        decay_state(Y, d);
-        if (PURPOSE == READ_STATES) await_partner(chunk);
-        if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), d, true);
-        barrier_meet<READY, THREADS>(); /* all of P is there */
-        forget_places();
-        hold(V);
         hold(Y);
-        multiply_mix(Y, V);
-        {
-            StepSplit early, late; /* of the steps */
-            weigh_values(early, v, d, 0);
-            hold(U);
-            multiply_inputs(U, early, k, 0);
-            products_wait<1>();
-            hold(V);
-            hold(Y);
-            finite = store(Y, d, chunk, wants_y);
-            weigh_values(late, v, d, 1);
-            multiply_inputs(U, late, k, 1);
-            prepare(chunk + 1);
-            products_wait<0>();
-            early.stay();
-            late.stay();
-        }
-        hold(U);
-        const float carry = (float)(d.carry[0] * d.carry[1]);
-        look_at_state(finite, U, carry);
-        if (barrier_meet_any<READY, THREADS>(finite != 0)) { /* NaN, too; else inputs are no longer needed */
-            mark_head();
-            run_steps(chunk, wants_y);
-        } else {
-            take_state(U, carry);
-        }
+        decay_answers(Y, d);
+        if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), partner(chunk), d, true);
+        load_values(V, v);
+        hold(Y);
+        multiply_mix(Y, V, chunk);
+        grow(d);
+        products_wait<0>();
+        steps.stay();
+        hold(V);
+        hold(S);
+        hold(Y);
+        if (PURPOSE == READ_GRADIENTS && args.wants_whole)
+            sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
+        if (wants_y && args.stages_y)
+            store_staged(Y, d, chunk);
+        else if (wants_y)
+            store_plain(Y, d, chunk);
+    }
+    __device__ __forceinline__ void await(int chunk)
+    {
+        forget_places();
+        barrier_wait(&signals().ready[chunk & 1], phase(chunk));
+    }
+    __device__ __forceinline__ void release(int chunk) const
+    {
+        arrive(&signals().used[chunk & 1]);
     }
     __device__ __forceinline__ void run(int chunk, bool wants_y)
     {
-        forget_places();
-        if (is_welcome(chunk)) {
+        await(chunk);
+        if (__all_sync(ALL, is_small(decays(chunk).most_state))) { /* they agree, and so the compiler knows it */
             run_products(chunk, wants_y);
         } else {
-            if (GATES) await_partner(chunk);
             mark_head();
-            prepare(chunk + 1);
             run_steps(chunk, wants_y);
         }
-        refill(chunk);
+        release(chunk);
+    }
+    /* Where the group has no values. */
+    __device__ __forceinline__ void pass(int chunk)
+    {
+        await(chunk);
+        release(chunk);
     }
 
     /* The sum alone: what the chunk adds to the state that enters; false where products may not be used. */
     __device__ __forceinline__ bool add(int chunk)
     {
         const Decays &d = decays(chunk);
-        char *const k = stage(chunk) + Layout::K, *const v = stage(chunk) + Layout::V;
-        float U[KEYS / 2], finite = 0;
-        StepSplit early, late;
-        forget_places();
-        if (!is_welcome(chunk)) return false;
-        weigh_values(early, v, d, 0);
-        hold(U);
-        multiply_inputs(U, early, k, 0);
-        weigh_values(late, v, d, 1);
-        multiply_inputs(U, late, k, 1);
-        prepare(chunk + 1);
+        StepSplit steps;
+        if (!__all_sync(ALL, is_small(d.most_state))) return false;
+        weigh_values(steps, stage(chunk) + Layout::V, d);
+        decay_state(d);
+        add_inputs(steps, stage(chunk) + Layout::K);
+        grow(d);
         products_wait<0>();
-        early.stay();
-        late.stay();
-        hold(U);
-        const float carry = (float)(d.carry[0] * d.carry[1]);
-        look_at_state(finite, U, carry);
-        if (barrier_meet_any<READY, THREADS>(finite != 0)) return false; /* inputs are no longer needed */
-        take_state(U, carry);
-        refill(chunk);
+        steps.stay();
+        hold(S);
         return true;
     }
 };

@@ -107,19 +107,23 @@ static rill_status take_parts(rill_context *context, rl_chunks_args *a)
     return status;
 }
 
+static rill_status launch_kernel(rill_context *context, rl_chunks_args *a, rl_chunks_purpose purpose,
+                                 int64_t segments, const char *what)
+{
+    int64_t groups = rl_chunks_groups(a->keys), lines = a->sequences * a->heads * rl_quotient_up(a->slabs, groups);
+    void *arguments[] = {a};
+    return rl_cuda_launch_early(context, rl_chunks_kernel(a->keys, purpose), lines * segments, 1,
+                                (int)(groups + 1) * RL_CHUNKS_THREADS, rl_chunks_shared(a->keys, purpose), arguments,
+                                what);
+}
+
 static rill_status launch(rill_context *context, rl_chunks_args *a, rl_chunks_purpose purpose)
 {
-    int64_t lines = a->sequences * a->heads * a->slabs;
-    void *arguments[] = {a};
     rill_status status = take_parts(context, a);
     if (status == RILL_OK && a->segments > 1)
-        status = rl_cuda_launch_early(context, rl_chunks_sum_kernel(a->keys), lines * (a->segments - 1), 1,
-                                      RL_CHUNKS_THREADS, rl_chunks_shared(a->keys, RL_CHUNKS_Y), arguments,
-                                      "linear_attention: launch of sums");
+        status = launch_kernel(context, a, RL_CHUNKS_SUM, a->segments - 1, "linear_attention: launch of sums");
     if (status != RILL_OK) return status;
-    return rl_cuda_launch_early(context, rl_chunks_walk_kernel(a->keys, purpose), lines * a->segments, 1,
-                                RL_CHUNKS_THREADS, rl_chunks_shared(a->keys, purpose), arguments,
-                                "linear_attention: launch of a walk by chunks");
+    return launch_kernel(context, a, purpose, a->segments, "linear_attention: launch of a walk by chunks");
 }
 
 /* Sequences of a few steps are left to the loop's order; with `reproducible` their number and length must not show.
@@ -332,12 +336,10 @@ cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state)
     struct cudaFuncAttributes attributes;
     cudaError_t error = cudaSuccess;
     state->multiplies = state->multiplies && state->encode_tiles && rl_chunks_has_products() &&
-                        cudaFuncGetAttributes(&attributes, rl_chunks_sum_kernel(WIDE)) == cudaSuccess &&
+                        cudaFuncGetAttributes(&attributes, rl_chunks_kernel(WIDE, RL_CHUNKS_SUM)) == cudaSuccess &&
                         attributes.binaryVersion == 90;
-    for (int keys = WIDE; keys <= RL_CHUNKS_MOST_KEYS && error == cudaSuccess && state->multiplies; keys += WIDE) {
-        error = raise_limit(rl_chunks_sum_kernel(keys), rl_chunks_shared(keys, RL_CHUNKS_Y));
-        for (rl_chunks_purpose for_what = RL_CHUNKS_Y; for_what <= RL_CHUNKS_DK && error == cudaSuccess; for_what++)
-            error = raise_limit(rl_chunks_walk_kernel(keys, for_what), rl_chunks_shared(keys, for_what));
-    }
+    for (int keys = WIDE; keys <= RL_CHUNKS_MOST_KEYS && state->multiplies; keys += WIDE)
+        for (rl_chunks_purpose purpose = RL_CHUNKS_Y; purpose <= RL_CHUNKS_SUM && error == cudaSuccess; purpose++)
+            error = raise_limit(rl_chunks_kernel(keys, purpose), rl_chunks_shared(keys, purpose));
     return error;
 }

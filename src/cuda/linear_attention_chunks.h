@@ -26,17 +26,17 @@ extern "C" {
 /* What is tuned: the launcher's side of it. */
 enum {
     RL_CHUNKS_STEPS = 64,    /* of a chunk */
-    RL_CHUNKS_VALUES = 64,   /* of a block */
-    RL_CHUNKS_THREADS = 128, /* of a block */
+    RL_CHUNKS_VALUES = 64,   /* of a warpgroup that holds a state */
+    RL_CHUNKS_THREADS = 128, /* of a warpgroup */
     RL_CHUNKS_WARPS = RL_CHUNKS_THREADS / 32,
     RL_CHUNKS_MOST_KEYS = 128,    /* of a kernel */
-    RL_CHUNKS_TOGETHER = 2,       /* blocks of a multiprocessor */
+    RL_CHUNKS_TOGETHER = 2,       /* warpgroups with a state on a multiprocessor */
     RL_CHUNKS_MOST_SEGMENTS = 32, /* parts of time: each block adds up those before its own */
     RL_CHUNKS_LEAST_LENGTH = 32   /* steps of a sequence, on the average: below it the loop's order is as fast */
 };
 
-/* What a walk is for: y alone, or with y of dq, or of dk, what the gates' gradients need. */
-typedef enum rl_chunks_purpose { RL_CHUNKS_Y, RL_CHUNKS_DQ, RL_CHUNKS_DK } rl_chunks_purpose;
+/* What a walk is for: y alone, or with y of dq, or of dk, what the gates' gradients need; or a segment's sum. */
+typedef enum rl_chunks_purpose { RL_CHUNKS_Y, RL_CHUNKS_DQ, RL_CHUNKS_DK, RL_CHUNKS_SUM } rl_chunks_purpose;
 
 /* What a segment of time is: no state passes it; it cannot be told by a sum, and must be walked. */
 enum { RL_CHUNKS_RESETS = 1, RL_CHUNKS_UNSTEADY = 2 };
@@ -97,13 +97,19 @@ static inline int64_t rl_chunks_part(int64_t keys)
     return (keys <= RL_CHUNKS_MOST_KEYS / 2 ? RL_CHUNKS_MOST_KEYS / 2 : RL_CHUNKS_MOST_KEYS) * RL_CHUNKS_VALUES;
 }
 
+/* Warpgroups with a state of a block: slabs of values that it takes. */
+static inline int64_t rl_chunks_groups(int64_t keys)
+{
+    return keys <= RL_CHUNKS_MOST_KEYS / 2 ? 1 : 2;
+}
+
 /*
- * Take an rl_chunks_args and RL_CHUNKS_THREADS threads; a block has a slab of one segment of one head: slabs x heads
- * x sequences x segments of them, slabs first.  The kernel of sums is for the segments but the last.  They run where
- * the device's capability is 9.0 and rl_chunks_has_products says that this build has code for it.
+ * Take an rl_chunks_args and RL_CHUNKS_THREADS threads for each group and once more; a block has rl_chunks_groups
+ * slabs of one segment of one head: all slabs of a head by that many x heads x sequences x segments of them, slabs
+ * first.  The kernel of sums is for the segments but the last.  They run where the device's capability is 9.0 and
+ * rl_chunks_has_products says that this build has code for it.
  */
-const void *rl_chunks_walk_kernel(int64_t keys, rl_chunks_purpose purpose);
-const void *rl_chunks_sum_kernel(int64_t keys);
+const void *rl_chunks_kernel(int64_t keys, rl_chunks_purpose purpose);
 size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose);
 bool rl_chunks_has_products(void);
 

@@ -39,6 +39,12 @@ __device__ inline uint32_t pack_halves(float low, float high)
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
+/* Two numbers of bfloat16, each (rounded) plus the square of the other's. */
+__device__ inline uint32_t add_squares(uint32_t sums, uint32_t numbers)
+{
+    asm("fma.rn.bf16x2 %0, %1, %1, %0;" : "+r"(sums) : "r"(numbers));
+    return sums;
+}
 
 /* To the nearest number of tf32, away from zero between two; units of products alone would cut off. */
 __device__ inline uint32_t round_to_tf32(float value)

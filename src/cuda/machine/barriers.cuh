@@ -25,4 +25,20 @@ template <int barrier, int threads> __device__ inline bool barrier_meet_any(bool
     return any;
 }
 
+/* The same with a barrier known at run time. */
+__device__ inline void barrier_meet_numbered(int barrier, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline bool barrier_meet_any_numbered(int barrier, int threads, bool value)
+{
+    int any;
+    asm volatile("{\n\t.reg .pred p, q;\n\tsetp.ne.s32 p, %1, 0;\n\tbar.red.or.pred q, %2, %3, p;\n\t"
+                 "selp.s32 %0, 1, 0, q;\n\t}"
+                 : "=r"(any)
+                 : "r"((int)value), "r"(barrier), "r"(threads)
+                 : "memory");
+    return any;
+}
+
 #endif

@@ -11,6 +11,14 @@ template <int barrier, int threads> inline void barrier_meet()
 {
     barrier_meet<barrier>(threads);
 }
+inline void barrier_meet_numbered(int barrier, int threads)
+{
+    emulator::meet_at_barrier("bar.sync", barrier, threads, false);
+}
+inline bool barrier_meet_any_numbered(int barrier, int threads, bool value)
+{
+    return emulator::meet_at_barrier("bar.red", barrier, threads, value) > 0;
+}
 
 template <int barrier, int threads> inline bool barrier_meet_any(bool value)
 {

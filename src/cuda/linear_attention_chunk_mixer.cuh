@@ -1,0 +1,211 @@
+/*
+ * The mixer of a walk by chunks: a warpgroup of its own that has the inputs brought, makes the decays and
+ * Pᵀ = K Qᵀ · D w, and says whether products may be used, a chunk ahead of those that hold the states.
+ */
+#ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_MIXER_CUH
+#define RL_CUDA_LINEAR_ATTENTION_CHUNK_MIXER_CUH
+
+#include "linear_attention_chunk_ground.cuh"
+
+namespace attention_chunks
+{
+
+template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
+    typedef attention_chunks::Ground<KEYS, PURPOSE> Ground;
+    typedef typename Ground::Layout Layout;
+    static constexpr int SCANNED = Layout::PARTNER; /* of a stage */
+    using Ground::args;
+    using Ground::arrive;
+    using Ground::block_row;
+    using Ground::course;
+    using Ground::decays;
+    using Ground::end;
+    using Ground::first;
+    using Ground::first_value;
+    using Ground::forget_places;
+    using Ground::GATES;
+    using Ground::head;
+    using Ground::meet;
+    using Ground::mix;
+    using Ground::pair;
+    using Ground::partner;
+    using Ground::phase;
+    using Ground::row;
+    using Ground::signals;
+    using Ground::stage;
+    using Ground::SUMS;
+    using Ground::sums_at;
+    using Ground::thread;
+    using Ground::value_row;
+    using Ground::warp;
+    const int q_head, k_head, v_head, partner_head;
+    Raw raw; /* of the next chunk, by the first STEPS threads */
+
+    __device__ Mixer(const rl_chunks_args &args, int sequence, int head, int first_value, char *shared)
+        : Ground(args, sequence, head, Layout::GROUPS, first_value, shared), q_head(head / (int)args.q_share),
+          k_head(head / (int)args.k_share), v_head(head / (int)args.v_share),
+          partner_head(GATES ? head / (int)args.partner_share : 0), raw(args, course, head, -STEPS)
+    {
+    }
+
+    /* By one thread. */
+    __device__ __forceinline__ void fill(int chunk) const
+    {
+        if (chunk >= end) return;
+        char *to = stage(chunk);
+        uint64_t *full = &signals().full[(chunk - first) % Layout::STAGES];
+        const int time = (int)course.time(chunk), row = (int)course.row;
+        barrier_expect(full, Layout::STAGE);
+#pragma unroll
+        for (int panel = 0; panel < Layout::PANELS; panel++) {
+            tile_load(to + Layout::K + panel * TILE, args.k, HeadTileAt{panel * WIDE, time, k_head, row}, full);
+            if (!SUMS) tile_load(to + panel * TILE, args.q, HeadTileAt{panel * WIDE, time, q_head, row}, full);
+        }
+#pragma unroll
+        for (int group = 0; group < Layout::GROUPS; group++) {
+            const int lane = first_value + group * VALUES;
+            tile_load(to + Layout::V + group * TILE, args.v, HeadTileAt{lane, time, v_head, row}, full);
+            if (GATES)
+                tile_load(to + Layout::PARTNER + group * TILE, args.partner,
+                          HeadTileAt{lane, time, partner_head, row}, full);
+        }
+    }
+    /* Rows of a packed tile that are another sequence's. */
+    __device__ __forceinline__ void clear_rows(int chunk) const
+    {
+        const int64_t step = course.step(chunk);
+        if (!args.offsets || (course.has(step) && course.has(step + STEPS - 1))) return;
+        for (int at = thread; at < Layout::STAGE / PIECE; at += THREADS)
+            if (!course.has(step + course.turned(at / (ROW / PIECE) % STEPS)))
+                ((uint4 *)stage(chunk))[at] = uint4{0, 0, 0, 0};
+        shared_publish();
+        meet(); /* the rows are clear */
+    }
+    /* A sum of squares is no less than each of them. */
+    __device__ __forceinline__ void scan(Decays &to, int chunk) const
+    {
+        const uint4 *from = (const uint4 *)stage(chunk) + thread;
+        uint32_t sums[4] = {0, 0, 0, 0};
+#pragma unroll 8
+        for (int at = 0; at < SCANNED / PIECE; at += THREADS) {
+            const uint4 words = from[at];
+            sums[0] = add_squares(sums[0], words.x);
+            sums[1] = add_squares(sums[1], words.y);
+            sums[2] = add_squares(sums[2], words.z);
+            sums[3] = add_squares(sums[3], words.w);
+        }
+        float most = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) most += low_of(sums[i]) + high_of(sums[i]);
+        to.square[warp()] = largest_over_warp(most) * 1.01f; /* squares are rounded */
+    }
+    template <int COUNT>
+    __device__ __forceinline__ void multiply(float (&M)[32], const char *rows, const char *columns) const
+    {
+        hold(M);
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < COUNT; turn++)
+            product_of_tiles<BF16, STEPS, false, false>(M, keys_at(rows, turn), keys_at(columns, turn), turn > 0);
+        products_commit();
+    }
+    /* P with its decays, to shared memory: the high parts, and the low ones in the tile behind. */
+    __device__ __forceinline__ void weigh_steps(const float (&P)[32], const float (&own_pairs)[32], const Decays &d,
+                                                int chunk) const
+    {
+        const float2 *until = (const float2 *)d.until + pair();
+        float after[2];
+        Pairs pairs;
+        if (PURPOSE == READ_GRADIENTS) pairs.clear();
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) after[upper] = d.after[value_row(upper)];
+#pragma unroll
+        for (int column = 0; column < BLOCKS; column += 2) {
+            uint32_t high[4], low[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int block = column + k / 2, upper = k % 2, own = warp() * 2 + upper;
+                float2 decay = until[block * 4];
+                const float between = after[upper] * d.between[own][block];
+                decay.x *= between;
+                decay.y *= between;
+                if (block == own) decay = *(const float2 *)&d.within[own][row()][pair() * 2];
+                const int at = block * 4 + upper * 2;
+                const float first = P[at] * decay.x, second = P[at + 1] * decay.y;
+                if (SPLITS_MIX)
+                    split(first, second, high[k], low[k]);
+                else
+                    high[k] = pack_bfloats(first, second);
+                if (PURPOSE != READ_GRADIENTS) continue;
+                const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
+                pairs.take(first * own_pairs[at] * factor.x, second * own_pairs[at + 1] * factor.y, block, upper,
+                           value_row(upper), pair());
+            }
+            char *to = block_row(mix(chunk), column, false);
+            matrices_store<4, false>(to, high);
+            if (SPLITS_MIX) matrices_store<4, false>(to + TILE, low);
+        }
+        if (PURPOSE == READ_GRADIENTS) pairs.sums.store(sums_at(chunk, PAIRS), thread);
+    }
+    __device__ __forceinline__ Raw raw_of(int chunk) const
+    {
+        return Raw(args, course, head, course.step(chunk) + thread);
+    }
+
+    __device__ __forceinline__ void make_decays(Decays &to, int chunk)
+    {
+        if (thread < STEPS) {
+            start_decays(to, args, course, thread, course.step(chunk) + thread, raw);
+            if (chunk + 1 < end) raw = raw_of(chunk + 1);
+        }
+        meet(); /* what the blocks multiply to is there */
+        if (thread < STEPS) finish_decays(to, course, thread);
+    }
+    __device__ __forceinline__ void run_chunk(int chunk)
+    {
+        Decays &d = decays(chunk);
+        char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
+        float P[32], M[32];
+        if (chunk >= first + TURNS_OF_MIX) {
+            const int used = chunk - TURNS_OF_MIX;
+            barrier_wait(&signals().used[used & 1], phase(used));
+            if (thread == 0) fill(used + Layout::STAGES);
+        }
+        make_decays(d, chunk);
+        barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
+                     (uint32_t)((chunk - first) / Layout::STAGES) & 1);
+        clear_rows(chunk);
+        if (!SUMS) multiply<KEYS / TURN>(P, k, q);
+        if (PURPOSE == READ_GRADIENTS) multiply<Layout::GROUPS * VALUES / TURN>(M, v, partner(chunk));
+        scan(d, chunk);
+        if (!SUMS) {
+            products_wait<0>();
+            hold(P);
+            if (PURPOSE == READ_GRADIENTS) hold(M);
+        }
+        meet(); /* the decays are there, and the sums of squares */
+        if (thread == 0) judge(d);
+        if (!SUMS) {
+            weigh_steps(P, M, d, chunk);
+            shared_publish();
+        }
+        arrive(&signals().ready[chunk & 1]);
+    }
+    __device__ __forceinline__ void run(int begin, int stop)
+    {
+        first = begin;
+        end = stop;
+        if (thread == 0)
+            for (int ahead = 0; ahead < Layout::STAGES; ahead++) fill(begin + ahead);
+        if (thread < STEPS) raw = raw_of(begin);
+#pragma unroll 1
+        for (int chunk = begin; chunk < stop; chunk++) {
+            forget_places();
+            run_chunk(chunk);
+        }
+    }
+};
+
+} // namespace attention_chunks
+
+#endif
