@@ -82,8 +82,9 @@ struct Decays {
     float before[BLOCKS], behind[BLOCKS];
     float carry; /* of all steps */
     float growth[WARPS], fade[WARPS];
-    float heaviest[WARPS], square[RL_CHUNKS_WARPS]; /* the largest k factor; no less than the largest square of an input */
-    float most_state, input; /* no larger a state may meet the products; the most that the chunk adds to it */
+    float heaviest[WARPS],
+        square[RL_CHUNKS_WARPS]; /* the largest k factor; no less than the largest square of an input */
+    float most_state, input;     /* no larger a state may meet the products; the most that the chunk adds to it */
     bool resets[WARPS], zeros[WARPS]; /* there are resets; gates that are 0 but no reset */
     uint8_t reset[STEPS];
 };

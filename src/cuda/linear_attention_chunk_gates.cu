@@ -54,7 +54,8 @@ struct Gates {
     /* Sums over slabs and the warps of the walks. */
     __device__ void add_up(int chunk, Two &read, Two &given, Two &pairs, Two &whole, float &across) const
     {
-        const int groups = walk.keys > RL_CHUNKS_MOST_KEYS / 2 ? 2 : 1; /* slabs of a block, which has one sum of pairs */
+        const int groups =
+            walk.keys > RL_CHUNKS_MOST_KEYS / 2 ? 2 : 1; /* slabs of a block, which has one sum of pairs */
         for (int64_t slab = 0; slab < walk.slabs; slab++) {
             const int64_t place = place_of(walk, course, sequence, head * walk.slabs + slab, chunk);
             for (int warp = 0; warp < WALK_WARPS; warp++) {

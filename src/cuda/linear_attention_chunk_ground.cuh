@@ -22,11 +22,9 @@ constexpr int VALUES = RL_CHUNKS_VALUES, THREADS = RL_CHUNKS_THREADS, WIDE = 64,
 constexpr int ROW = WIDE * 2, PIECE = 16, TURN = 16, TURNS = STEPS / TURN; /* a product takes 16 steps, or keys */
 constexpr int SHARED_MOST = 227 << 10;
 
-/* Which operands that are rounded on the way are two numbers; without, outputs keep the 8 bits of their type. */
-constexpr bool SPLITS_STATE = true, SPLITS_MIX = false, SPLITS_VALUES = false;
-
-/* What a walk is for: y; the state that leaves; y of dq, or of dk, and what the gates' gradients need of it. */
-enum Purpose { ANSWER, SUM, READ_STATES, READ_GRADIENTS };
+/* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
+ * segment's sum. */
+enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, SUM };
 
 /* Barriers in shared memory, by what they tell: inputs have come; decays and P are made; all of it was used. */
 constexpr int TURNS_OF_MIX = 2; /* decays and P of a chunk are made while those of the one before are used */
@@ -40,7 +38,7 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
     static constexpr int STAGE = PARTNER + (GATES ? GROUPS * TILE : 0);
-    static constexpr int MIXES = SUMS ? 0 : SPLITS_MIX ? 2 * TILE : TILE;
+    static constexpr int MIXES = SUMS ? 0 : TILE;
     static constexpr int REST = TURNS_OF_MIX * (MIXES + (int)sizeof(Decays)) + (int)sizeof(Signals);
     static constexpr int STAGES = 3 * STAGE + REST <= SHARED_MOST ? 3 : 2;
     static constexpr int MIX = STAGES * STAGE, DECAYS = MIX + TURNS_OF_MIX * MIXES;
@@ -86,7 +84,7 @@ __device__ inline uint64_t steps_at(const char *tiles, int turn)
 /* Of a warpgroup: that of the mixer, whose values are the block's, or of one that holds states. */
 template <int KEYS, Purpose PURPOSE> struct Ground {
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
-    static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES;
+    static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES, LEAVES = SUMS || PURPOSE == ANSWER_AND_STATE;
     const rl_chunks_args &args;
     const Course course;
     const int sequence, head, group, first_value;

@@ -86,7 +86,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     {
         const uint4 *from = (const uint4 *)stage(chunk) + thread;
         uint32_t sums[4] = {0, 0, 0, 0};
-#pragma unroll 8
+#pragma unroll
         for (int at = 0; at < SCANNED / PIECE; at += THREADS) {
             const uint4 words = from[at];
             sums[0] = add_squares(sums[0], words.x);
@@ -109,7 +109,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             product_of_tiles<BF16, STEPS, false, false>(M, keys_at(rows, turn), keys_at(columns, turn), turn > 0);
         products_commit();
     }
-    /* P with its decays, to shared memory: the high parts, and the low ones in the tile behind. */
+    /* P with its decays, to shared memory. */
     __device__ __forceinline__ void weigh_steps(const float (&P)[32], const float (&own_pairs)[32], const Decays &d,
                                                 int chunk) const
     {
@@ -121,7 +121,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         for (int upper = 0; upper < 2; upper++) after[upper] = d.after[value_row(upper)];
 #pragma unroll
         for (int column = 0; column < BLOCKS; column += 2) {
-            uint32_t high[4], low[4];
+            uint32_t words[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const int block = column + k / 2, upper = k % 2, own = warp() * 2 + upper;
@@ -132,18 +132,13 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
                 if (block == own) decay = *(const float2 *)&d.within[own][row()][pair() * 2];
                 const int at = block * 4 + upper * 2;
                 const float first = P[at] * decay.x, second = P[at + 1] * decay.y;
-                if (SPLITS_MIX)
-                    split(first, second, high[k], low[k]);
-                else
-                    high[k] = pack_bfloats(first, second);
+                words[k] = pack_bfloats(first, second);
                 if (PURPOSE != READ_GRADIENTS) continue;
                 const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
                 pairs.take(first * own_pairs[at] * factor.x, second * own_pairs[at + 1] * factor.y, block, upper,
                            value_row(upper), pair());
             }
-            char *to = block_row(mix(chunk), column, false);
-            matrices_store<4, false>(to, high);
-            if (SPLITS_MIX) matrices_store<4, false>(to + TILE, low);
+            matrices_store<4, false>(block_row(mix(chunk), column, false), words);
         }
         if (PURPOSE == READ_GRADIENTS) pairs.sums.store(sums_at(chunk, PAIRS), thread);
     }

@@ -35,6 +35,7 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
     using State::GATES;
     using State::group;
     using State::head;
+    using State::LEAVES;
     using State::mix;
     using State::pair;
     using State::place;
@@ -42,9 +43,9 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
     using State::sequence;
     using State::thread;
     using State::warp;
-    static constexpr bool SPLITS = SPLITS_STATE && !State::GATES;
+    static constexpr bool SPLITS = !State::GATES; /* the state in products with Q */
     typedef Split<HALF, SPLITS> KeySplit;
-    typedef Split<TURNS, SPLITS_VALUES> StepSplit;
+    typedef Split<TURNS, LEAVES> StepSplit;
 
     using State::State;
 
@@ -84,8 +85,8 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
     __device__ __forceinline__ void load_values(uint32_t (&V)[4], char *v, int turn) const
     {
         const int lane = thread % 32, block = lane / 8, row = lane % 8;
-        matrices_load<4, true>(
-            V, piece_of(v + group * TILE, turn * TURN + block / 2 * 8 + row, warp() * 2 + block % 2));
+        matrices_load<4, true>(V,
+                               piece_of(v + group * TILE, turn * TURN + block / 2 * 8 + row, warp() * 2 + block % 2));
     }
     __device__ __forceinline__ void load_values(uint32_t (&V)[TURNS][4], char *v) const
     {
@@ -97,11 +98,8 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
     {
         products_fence();
 #pragma unroll
-        for (int turn = 0; turn < TURNS; turn++) {
+        for (int turn = 0; turn < TURNS; turn++)
             product_of_registers<BF16, STEPS, true>(Y, V[turn], steps_at(mix(chunk), turn), true);
-            if (SPLITS_MIX)
-                product_of_registers<BF16, STEPS, true>(Y, V[turn], steps_at(mix(chunk) + TILE, turn), true);
-        }
         products_commit();
     }
     __device__ __forceinline__ void weigh_values(StepSplit &to, char *v, const Decays &d) const
@@ -134,9 +132,8 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
         products_fence();
 #pragma unroll
         for (int turn = 0; turn < TURNS; turn++) {
-            const uint64_t steps = steps_at(k, turn);
-            product_of_registers<BF16, KEYS, true>(S, by.high[turn], steps, true);
-            if constexpr (SPLITS_VALUES) product_of_registers<BF16, KEYS, true>(S, by.low[turn], steps, true);
+            product_of_registers<BF16, KEYS, true>(S, by.high[turn], steps_at(k, turn), true);
+            if constexpr (LEAVES) product_of_registers<BF16, KEYS, true>(S, by.low[turn], steps_at(k, turn), true);
         }
         products_commit();
     }

@@ -11,8 +11,8 @@
  *     Sᵀ = Sᵀ · b_last + (Vᵀ · e_j w_j) K
  *
  * Q and K are operands as they lie in shared memory.  Sᵀ and Vᵀ are operands from registers, where S stays; Pᵀ is the
- * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  S is rounded on the way to two bfloat16 numbers,
- * whose products are added: 16 bits, beside the 8 of the inputs.  P and Vᵀ e w are rounded to one.
+ * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  S is rounded on the way to two bfloat16
+ * numbers, whose products are added: 16 bits, beside the 8 of the inputs.  P and Vᵀ e w are rounded to one.
  *
  * Where products may not be used, for the gates' sake (linear_attention_chunk_decays.cuh) or because numbers are so
  * large, or not finite, that a sum could overflow, the chunk is run step by step in the loop's own order.
@@ -47,6 +47,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::head;
     using Products::is_small;
     using Products::keep_half;
+    using Products::LEAVES;
     using Products::load_values;
     using Products::mark_head;
     using Products::meet;
@@ -59,8 +60,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::signals;
     using Products::split_state;
     using Products::stage;
-    using Products::SUMS;
     using Products::sum_with_partner;
+    using Products::SUMS;
     using Products::sums_at;
     using Products::thread;
     using Products::value_row;
@@ -172,6 +173,11 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     {
         bound = fmaf(bound, fabsf(d.carry), d.input) * 1.001f; /* sums are rounded */
     }
+    __device__ __forceinline__ void start_state(StepSplit &steps, char *v, const Decays &d)
+    {
+        weigh_values(steps, v, d);
+        decay_state(d);
+    }
     /* Those of the state run while Y gets its decays, those of P and V behind them. */
     __device__ __forceinline__ void run_products(int chunk, bool wants_y)
     {
@@ -187,17 +193,20 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             split_state(high, 1);
             if (PURPOSE == READ_STATES) keep_half(low, chunk, 0);
             if (PURPOSE == READ_STATES) keep_half(high, chunk, 1);
-            weigh_values(steps, v, d);
-            decay_state(d); /* S is not touched once products run: the compiler would wait for them */
+            if (!LEAVES) start_state(steps, v, d); /* S is not touched once products run: the compiler would wait */
             hold(Y);
             multiply_state(Y, low, q, 0);
             multiply_state(Y, high, q, 1);
-            add_inputs(steps, k);
-            products_wait<1>();
+            if (!LEAVES) add_inputs(steps, k);
+            products_wait<LEAVES ? 0 : 1>();
             low.stay();
             high.stay();
         }
         hold(Y);
+        if (LEAVES) { /* registers would not do before */
+            start_state(steps, v, d);
+            add_inputs(steps, k);
+        }
         decay_answers(Y, d);
         if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), partner(chunk), d, true);
         load_values(V, v);
@@ -249,8 +258,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         const Decays &d = decays(chunk);
         StepSplit steps;
         if (!__all_sync(ALL, is_small(d.most_state))) return false;
-        weigh_values(steps, stage(chunk) + Layout::V, d);
-        decay_state(d);
+        start_state(steps, stage(chunk) + Layout::V, d);
         add_inputs(steps, stage(chunk) + Layout::K);
         grow(d);
         products_wait<0>();

@@ -123,6 +123,7 @@ static rill_status launch(rill_context *context, rl_chunks_args *a, rl_chunks_pu
     if (status == RILL_OK && a->segments > 1)
         status = launch_kernel(context, a, RL_CHUNKS_SUM, a->segments - 1, "linear_attention: launch of sums");
     if (status != RILL_OK) return status;
+    if (purpose == RL_CHUNKS_Y && a->end.data) purpose = RL_CHUNKS_Y_AND_STATE;
     return launch_kernel(context, a, purpose, a->segments, "linear_attention: launch of a walk by chunks");
 }
 

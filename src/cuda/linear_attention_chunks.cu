@@ -41,7 +41,8 @@ template <int GROUPS> struct Task {
     {
         return (part + group) * args.segments + which;
     }
-    /* The first segment that has no sum of its own in one of the block's slabs, if before the block's own; else that. */
+    /* The first segment that has no sum of its own in one of the block's slabs, if before the block's own; else that.
+     */
     __device__ int64_t entry(const rl_chunks_args &args) const
     {
         int64_t found = 0;
@@ -193,33 +194,45 @@ __global__ void __launch_bounds__((Layout<KEYS, PURPOSE>::GROUPS + 1) * THREADS,
     }
 }
 
-template <Purpose PURPOSE> const void *pick(int64_t keys)
+/* A kernel and its shared memory. */
+struct Choice {
+    const void *kernel;
+    size_t shared;
+};
+template <int KEYS, Purpose PURPOSE> Choice choice()
 {
-    return keys <= WIDE ? kernel_address<chunks_kernel<WIDE, PURPOSE>>()
-                        : kernel_address<chunks_kernel<2 * WIDE, PURPOSE>>();
+    return {kernel_address<chunks_kernel<KEYS, PURPOSE>>(), Layout<KEYS, PURPOSE>::BYTES};
 }
-
-template <int KEYS> size_t bytes(rl_chunks_purpose purpose)
+template <int KEYS> Choice choose(rl_chunks_purpose purpose)
 {
-    return purpose == RL_CHUNKS_Y    ? Layout<KEYS, ANSWER>::BYTES
-           : purpose == RL_CHUNKS_DQ ? Layout<KEYS, READ_STATES>::BYTES
-           : purpose == RL_CHUNKS_DK ? Layout<KEYS, READ_GRADIENTS>::BYTES
-                                     : Layout<KEYS, SUM>::BYTES;
+    switch (purpose) {
+    case RL_CHUNKS_Y:
+        return choice<KEYS, ANSWER>();
+    case RL_CHUNKS_Y_AND_STATE:
+        return choice<KEYS, ANSWER_AND_STATE>();
+    case RL_CHUNKS_DQ:
+        return choice<KEYS, READ_STATES>();
+    case RL_CHUNKS_DK:
+        return choice<KEYS, READ_GRADIENTS>();
+    default:
+        return choice<KEYS, SUM>();
+    }
+}
+Choice choose(int64_t keys, rl_chunks_purpose purpose)
+{
+    return keys <= WIDE ? choose<WIDE>(purpose) : choose<2 * WIDE>(purpose);
 }
 
 } // namespace
 
 const void *rl_chunks_kernel(int64_t keys, rl_chunks_purpose purpose)
 {
-    return purpose == RL_CHUNKS_Y    ? pick<ANSWER>(keys)
-           : purpose == RL_CHUNKS_DQ ? pick<READ_STATES>(keys)
-           : purpose == RL_CHUNKS_DK ? pick<READ_GRADIENTS>(keys)
-                                     : pick<SUM>(keys);
+    return choose(keys, purpose).kernel;
 }
 
 size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose)
 {
-    return keys <= WIDE ? bytes<WIDE>(purpose) : bytes<2 * WIDE>(purpose);
+    return choose(keys, purpose).shared;
 }
 
 bool rl_chunks_has_products(void)

@@ -35,8 +35,17 @@ enum {
     RL_CHUNKS_LEAST_LENGTH = 32   /* steps of a sequence, on the average: below it the loop's order is as fast */
 };
 
-/* What a walk is for: y alone, or with y of dq, or of dk, what the gates' gradients need; or a segment's sum. */
-typedef enum rl_chunks_purpose { RL_CHUNKS_Y, RL_CHUNKS_DQ, RL_CHUNKS_DK, RL_CHUNKS_SUM } rl_chunks_purpose;
+/*
+ * What a walk is for: y alone, or with the state that leaves, or y of dq, or of dk, with what the gates' gradients
+ * need; or a segment's sum.
+ */
+typedef enum rl_chunks_purpose {
+    RL_CHUNKS_Y,
+    RL_CHUNKS_Y_AND_STATE,
+    RL_CHUNKS_DQ,
+    RL_CHUNKS_DK,
+    RL_CHUNKS_SUM
+} rl_chunks_purpose;
 
 /* What a segment of time is: no state passes it; it cannot be told by a sum, and must be walked. */
 enum { RL_CHUNKS_RESETS = 1, RL_CHUNKS_UNSTEADY = 2 };
