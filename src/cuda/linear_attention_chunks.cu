@@ -146,11 +146,11 @@ __device__ __forceinline__ void sum_segment(const rl_chunks_args &args, const Ta
         (resets ? RL_CHUNKS_RESETS : 0) | (steady ? 0 : RL_CHUNKS_UNSTEADY);
 }
 
-/* Registers of a thread: all of a multiprocessor's are given out. */
+/* Registers of a thread.  A block begins with the same for all, and its warpgroups exchange them: never more. */
 template <int KEYS, Purpose PURPOSE> struct Share {
-    static constexpr int TOGETHER = KEYS > WIDE ? 1 : 2;
+    static constexpr int TOGETHER = KEYS > WIDE ? 1 : 2, BLOCK = KEYS > WIDE ? 3 * 168 : 2 * 128;
     static constexpr int STATE = KEYS > WIDE ? PURPOSE == READ_GRADIENTS ? 184 : 208 : 144;
-    static constexpr int MIXER = 512 / TOGETHER - STATE * Layout<KEYS, PURPOSE>::GROUPS;
+    static constexpr int MIXER = BLOCK - STATE * Layout<KEYS, PURPOSE>::GROUPS;
 };
 
 template <int KEYS, Purpose PURPOSE>
