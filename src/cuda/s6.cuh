@@ -86,6 +86,26 @@ __device__ inline float softplus(float value)
     series = fmaf(series, w, 1.0f);
     return fmaf(2.0f * s, series, value > 0.0f ? value : 0.0f);
 }
+
+/*
+ * The same for |value| <= SMALL, in half the instructions.  exp2_rough is of the rounded product; what the rounding
+ * left out is made good to first order.
+ */
+constexpr float SMALL = 80.0f;
+__device__ inline float softplus_of_small(float value)
+{
+    const float size = fabsf(value), power = -1.44269504f * size;
+    const float rest = fmaf(power, 1.9046543e-9f, fmaf(power, -0.693147182f, -size));
+    float t = exp2_rough(power);
+    t = fmaf(t, rest, t);
+    const float s = t * reciprocal_rough(2.0f + t), w = s * s;
+    float series = 0.26851498f;
+    series = fmaf(series, w, 0.282366198f);
+    series = fmaf(series, w, 0.400075606f);
+    series = fmaf(series, w, 0.666666404f);
+    series = fmaf(series, w, 2.0f);
+    return fmaf(s, series, fmaxf(value, 0.0f));
+}
 __device__ inline double softplus(double value)
 {
     return value > 20.0 ? value : log1p(exp(value));
@@ -115,11 +135,12 @@ __device__ inline double advance(double decay, double state, double input)
 /* Step sizes from their raw values, in place: softplus, clamp.  NaN passes through. */
 template <typename Acc> struct StepSize {
     Acc low, high;
-    bool soft;
+    bool soft, clamps;
 
     __device__ explicit StepSize(const rl_s6_args &args)
         : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus)
     {
+        clamps = !(low <= (soft ? Acc(0) : -INFINITY) && high == INFINITY);
     }
     template <int count> __device__ void operator()(Acc (&value)[count]) const
     {
@@ -132,6 +153,36 @@ template <typename Acc> struct StepSize {
             value[k] = value[k] < low ? low : value[k];
             value[k] = value[k] > high ? high : value[k];
         }
+    }
+
+    /*
+     * The same for step sizes of the usual kind, of which the sum of all `tame` ones is; else false, and the values
+     * are of no use.  NaN of a soft one passes through.
+     */
+    template <int count> __device__ bool usual(float (&value)[count]) const
+    {
+        float size = 0, least = 0;
+        if (soft) {
+#pragma unroll
+            for (int k = 0; k < count; k++) {
+                size = fmaxf(size, fabsf(value[k]));
+                value[k] = softplus_of_small(value[k]);
+            }
+        }
+        if (clamps) {
+#pragma unroll
+            for (int k = 0; k < count; k++) {
+                value[k] = value[k] < low ? low : value[k];
+                value[k] = value[k] > high ? high : value[k];
+            }
+        }
+        if (soft) return size <= SMALL && high >= 0 && low <= Limits<float>::tame;
+#pragma unroll
+        for (int k = 0; k < count; k++) {
+            least = fminf(least, value[k]);
+            size += value[k];
+        }
+        return least >= 0 && size <= Limits<float>::tame;
     }
 };
 

@@ -14,13 +14,17 @@
 enum {
     RL_S6_STEPS = 32,      /* of a tile */
     RL_S6_LANES = 4,       /* threads that share a channel */
+    RL_S6_MIDDLE_LANES = 8, /* in the middle shape */
     RL_S6_FINE_LANES = 16, /* in the fine shape */
-    RL_S6_OWN = 4,         /* states of a thread, but 1 in the fine shape */
+    RL_S6_OWN = 4,         /* states of a thread, but 2 in the middle shape and 1 in the fine one */
     RL_S6_PANEL = 16,      /* states of a channel in registers at a time */
     RL_S6_CHANNELS = 32,   /* of a block, at most */
+    RL_S6_MIDDLE_CHANNELS = 16,
     RL_S6_FINE_CHANNELS = 8,
     RL_S6_PRODUCERS = 128, /* threads that prepare and write tiles */
 };
+
+typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHAPE } rl_s6_shape;
 
 /* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
  * four neighbours are one access. */
@@ -68,7 +72,7 @@ typedef struct rl_s6_args {
     int64_t tasks;
     int32_t block_channels; /* 32, 16 or, in the fine shape, 8 */
     int32_t panels;         /* of states, at least 1 */
-    bool fine;              /* blocks have the fine shape */
+    rl_s6_shape shape;
 
     void *carry;       /* [sequences, chunks, channels, states]: the states that a chunk starts from, and the states
                           between tiles where they do not all fit in registers; NULL where neither is needed */

@@ -11,17 +11,19 @@
 extern "C" {
 #endif
 
-/* The main kernel in its two shapes, and the one that summarises a chunk; float64 has no fine shape. */
-typedef enum rl_s6_walk { RL_S6_USUAL, RL_S6_FINE, RL_S6_SUMMARY } rl_s6_walk;
+/* The main kernel in its three shapes, and the one that summarises a chunk; float64 has the usual shape only. */
+typedef enum rl_s6_walk { RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE, RL_S6_SUMMARY, RL_S6_WALKS } rl_s6_walk;
+
+typedef struct rl_s6_kernel {
+    const void *address;
+    size_t shared; /* bytes of dynamic shared memory */
+} rl_s6_kernel;
 
 /* `projected`: delta, B and C are float32 beside 16-bit x. */
-const void *rl_s6_kernel_f64(rl_s6_walk walk);
-const void *rl_s6_kernel_f32(rl_s6_walk walk);
-const void *rl_s6_kernel_bf16(rl_s6_walk walk, bool projected);
-const void *rl_s6_kernel_f16(rl_s6_walk walk, bool projected);
-
-/* Their dynamic shared memory, by accumulation type. */
-size_t rl_s6_shared_bytes(bool f64);
+rl_s6_kernel rl_s6_kernel_f64(rl_s6_walk walk);
+rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk);
+rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected);
+rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected);
 
 /* Carries states from chunk to chunk: one thread a state. */
 const void *rl_s6_carry_kernel(bool f64);

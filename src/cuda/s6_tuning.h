@@ -44,14 +44,23 @@ static inline int64_t rl_s6_chunks(int64_t sequences, int64_t blocks, int64_t le
 }
 
 /*
- * Whether blocks take the fine shape, which gives a channel more threads: while all of its blocks are at work at
- * once, two on a multiprocessor.  Never where bits must not depend on the number of sequences.
+ * The shape that is done first, by the work of the multiprocessor that has most: its channels, times what a channel
+ * costs in that shape.  Never asked where bits must not depend on the number of sequences.
  */
-static inline bool rl_s6_is_fine(int64_t sequences, int64_t groups, int64_t group_channels, int sms,
-                                 bool reproducible)
+static inline rl_s6_shape rl_s6_pick_shape(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
 {
-    int64_t tasks = sequences * groups * rl_s6_ceil(group_channels, RL_S6_FINE_CHANNELS);
-    return !reproducible && tasks <= 2 * (int64_t)sms;
+    static const int channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
+    static const int cost[] = {21, 24, 30};
+    rl_s6_shape best = RL_S6_USUAL_SHAPE;
+    int64_t least = INT64_MAX;
+    for (int k = 0; k < 3; k++) {
+        int64_t tasks = sequences * groups * rl_s6_ceil(group_channels, channels[k]);
+        int64_t work = rl_s6_ceil(tasks, sms) * channels[k] * cost[k];
+        if (work >= least) continue;
+        best = (rl_s6_shape)k;
+        least = work;
+    }
+    return best;
 }
 
 /* Rows of the decode step's grid: each takes every rows-th sequence. */

@@ -66,12 +66,17 @@ static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channel
 static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
-    bool reproducible = context->options.reproducible;
+    bool reproducible = context->options.reproducible, f64 = args->x.dtype == RILL_F64;
     cut_channels(args, groups, rl_s6_block_channels(args->sequences, groups, args->group_channels, sms));
     args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
-    args->fine = args->chunks == 1 && args->x.dtype != RILL_F64 &&
-                 rl_s6_is_fine(args->sequences, groups, args->group_channels, sms, reproducible);
-    if (args->fine) cut_channels(args, groups, RL_S6_FINE_CHANNELS);
+    args->shape = RL_S6_USUAL_SHAPE;
+    if (!f64 && !reproducible) {
+        args->shape = args->chunks > 1 ? RL_S6_MIDDLE_SHAPE
+                                       : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
+        if (args->shape != RL_S6_USUAL_SHAPE)
+            cut_channels(args, groups,
+                         args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
+    }
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
@@ -91,10 +96,9 @@ static rill_status take_scratch(rill_context *context, rl_s6_args *args, size_t 
     return status;
 }
 
-static const void *pick_kernel(const rl_s6_args *args, rl_s6_walk walk)
+static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, rl_s6_walk walk)
 {
-    bool projected = args->delta.dtype != args->x.dtype;
-    switch (args->x.dtype) {
+    switch (dtype) {
     case RILL_F64:
         return rl_s6_kernel_f64(walk);
     case RILL_F32:
@@ -106,25 +110,26 @@ static const void *pick_kernel(const rl_s6_args *args, rl_s6_walk walk)
     }
 }
 
-/* Only the float64 tiles take more shared memory than a kernel may have unasked. */
+/* The tiles take more shared memory than a kernel may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan(void)
 {
-    int bytes = (int)rl_s6_shared_bytes(true);
+    const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
-    const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_SUMMARY};
-    for (int k = 0; k < 2 && error == cudaSuccess; k++)
-        error = cudaFuncSetAttribute(rl_s6_kernel_f64(walks[k]), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    for (int k = 0; k < 4 * 2 * RL_S6_WALKS && error == cudaSuccess; k++) {
+        rl_s6_kernel kernel = kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
+        error = cudaFuncSetAttribute(kernel.address, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
+    }
     return error;
 }
 
 static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
-    size_t shared = rl_s6_shared_bytes(args->x.dtype == RILL_F64);
+    static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
+    rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, walk);
     int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
-    int lanes = walk == RL_S6_FINE ? RL_S6_FINE_LANES : RL_S6_LANES;
-    int threads = RL_S6_PRODUCERS + args->block_channels * lanes;
+    int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     void *arguments[] = {args};
-    return rl_cuda_launch(context, pick_kernel(args, walk), blocks, 1, threads, shared, arguments,
+    return rl_cuda_launch(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
                           "selective_scan: launch");
 }
 
@@ -172,7 +177,8 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
         status = launch_walk(context, args, RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    return status == RILL_OK ? launch_walk(context, args, args->fine ? RL_S6_FINE : RL_S6_USUAL) : status;
+    static const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE};
+    return status == RILL_OK ? launch_walk(context, args, walks[args->shape]) : status;
 }
 
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)

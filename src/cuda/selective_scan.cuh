@@ -4,19 +4,20 @@
  *
  *              32 channels                           thread (channel, lane) of the consumers holds
  *            +-------------+                         4 of the channel's 16 states in registers and
- *   32 steps | δ, δx pairs |  32 x (16 B, 16 C)      walks down the tile's 32 steps; the 4 lanes of
- *            +-------------+                         a channel add up y by shuffles, 4 steps at once
+ *   32 steps | δ, δx pairs |  32 x (16 B, 16 C)      walks down the tile's 32 steps; its part of y
+ *            +-------------+                         goes to shared memory, 4 steps at a time
  *
- * That is the usual shape.  The fine one has 16 lanes a channel with one state each, which add up 16 steps at once,
- * and 8 channels: less work a step for each thread, for problems that leave most of the device idle.
+ * That is the usual shape.  Where it would leave much of the device idle, blocks have 16 channels with 8 lanes of 2
+ * states each (the middle shape), or 8 channels with 16 lanes of one state (the fine one): less work a step for each
+ * thread, more of it in all.
  *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
- * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x into the tile of
- * y, and write the finished y of the tile before, gated.  The other warps run the recurrence.  One barrier a stage
- * separates the two; a stage is one panel of one tile.
+ * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the lanes'
+ * parts of y, and write the y of the tile before: the sum of its parts, gated.  The other warps run the recurrence.
+ * One barrier a stage separates the two; a stage is one panel of one tile.
  *
- * Buffers: δ and B/C are two deep (written one stage ahead of their use); y and the flags are three deep, since
- * tile k+1 is begun while k is summed up and k-1 is written out.
+ * Buffers: δ, B/C and y are two deep (written one stage ahead of their use), the flags three deep, since those of
+ * tile k+1 are set while k runs, and must be clear before.
  *
  * Numbers: see walk_tame and walk_mixed in selective_scan_consumer.cuh.
  */
@@ -27,6 +28,7 @@
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
+#include "few.cuh"
 #include "s6.cuh"
 #include "s6_kernels.h"
 
@@ -34,20 +36,20 @@ namespace selective_scan
 {
 
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
-constexpr int CHANNELS = RL_S6_CHANNELS;
-constexpr int ANCHORED = 16;        /* steps of the fast order between accurate states */
-constexpr int LEAST_FAST = 8;       /* steps: fewer gain nothing from the fast order */
-constexpr int Y_ROW = CHANNELS + 8; /* so that 4 rows x 8 channels fall into 32 banks */
+constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
+constexpr int ANCHORED = 16;  /* steps of the fast order between accurate states */
+constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
 /* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */
 template <int lanes, int channels> struct Shape {
-    static constexpr int LANES = lanes, OWN = PANEL / lanes; /* states of a thread in a panel */
+    static constexpr int LANES = lanes, CHANNELS = channels, OWN = PANEL / lanes; /* states of a thread in a panel */
     static constexpr int WARP_CHANNELS = 32 / lanes;
-    static constexpr int QUADS =
-        (STEPS * channels / 4 + PRODUCERS - 1) / PRODUCERS; /* of x, delta, z, y a producer handles */
+    static constexpr int HELD = STEPS * channels / GROUP / PRODUCERS;
+    static constexpr int ACROSS = HELD > 0 ? HELD : 1; /* channels of a producer */
     static constexpr int THREADS = PRODUCERS + channels * lanes;
 };
 using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
+using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
 using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
 
 /* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
@@ -59,26 +61,34 @@ template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
     Acc delta, input;
 };
 
-template <typename Acc> struct alignas(16) Pairs { /* of neighbouring channels: what a producer stores at a time */
-    Pair<Acc> pair[16 / sizeof(Pair<Acc>)];
+template <typename Acc, int count> struct alignas(count * sizeof(Acc) * 2 < 16 ? 8 : 16) Pairs { /* of neighbours */
+    Pair<Acc> pair[count];
 };
 
 template <typename Acc, int count> struct alignas(count < 16 / sizeof(Acc) ? count * sizeof(Acc) : 16) States {
     Acc state[count];
 };
 
-template <typename Acc> struct Tiles {
-    alignas(16) Pair<Acc> step[2][STEPS][CHANNELS];
-    alignas(16) Acc bc[2][STEPS][2 * PANEL];
-    alignas(16) Acc y[3][STEPS][Y_ROW];
-    int flags[3][CHANNELS]; /* Flag */
-};
+/*
+ * Where a channel stands in a row of parts of y.  Rows are two longer than channels, so that 4 lanes of 2 channels
+ * fall into different banks; and every other eight have their neighbours exchanged, so that 8 channels two apart do.
+ */
+__device__ inline int slot_of(int channel)
+{
+    return channel ^ (channel >> 3 & 1);
+}
 
-static_assert(sizeof(Tiles<float>) <= 48 * 1024, "more than a kernel may have unasked: see selective_scan.c");
+template <typename Acc, typename Shape> struct Tiles {
+    alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
+    alignas(16) Acc bc[2][STEPS][2 * PANEL];
+    Quad<Acc> y[2][STEPS / GROUP][Shape::LANES + 1][Shape::CHANNELS + 2]; /* parts of 4 steps; the last: D x */
+    int flags[3][Shape::CHANNELS];                                       /* Flag */
+};
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
 __device__ inline void block_barrier(int threads)
 {
+    __syncwarp();
     barrier_meet<1>(threads);
 }
 
@@ -126,12 +136,14 @@ struct Stage {
 #include "selective_scan_consumer.cuh"
 #include "selective_scan_producer.cuh"
 
+template <typename Acc, typename Shape> constexpr int BLOCKS_AT_ONCE = sizeof(Acc) == 8 ? 1 : Shape::OWN == 4 ? 3 : 2;
+
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
-__global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
+__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<Acc, Shape>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
     unsigned char *const memory = dynamic_shared;
-    Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(memory);
+    Tiles<Acc, Shape> &tiles = *reinterpret_cast<Tiles<Acc, Shape> *>(memory);
     for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
         Task task = locate_task<pass>(args, index);
         if (threadIdx.x < PRODUCERS)
@@ -142,15 +154,17 @@ __global__ void __launch_bounds__(Shape::THREADS, sizeof(Acc) == 4 ? 2 : 1)
     }
 }
 
-template <typename T, typename U> const void *pick_kernel(rl_s6_walk walk)
+template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk)
 {
     switch (walk) {
     case RL_S6_SUMMARY:
-        return kernel_address<scan_kernel<T, U, float, Usual, SUMMARY>>();
+        return {kernel_address<scan_kernel<T, U, float, Middle, SUMMARY>>(), sizeof(Tiles<float, Middle>)};
     case RL_S6_FINE:
-        return kernel_address<scan_kernel<T, U, float, Fine, FULL>>();
+        return {kernel_address<scan_kernel<T, U, float, Fine, FULL>>(), sizeof(Tiles<float, Fine>)};
+    case RL_S6_MIDDLE:
+        return {kernel_address<scan_kernel<T, U, float, Middle, FULL>>(), sizeof(Tiles<float, Middle>)};
     default:
-        return kernel_address<scan_kernel<T, U, float, Usual, FULL>>();
+        return {kernel_address<scan_kernel<T, U, float, Usual, FULL>>(), sizeof(Tiles<float, Usual>)};
     }
 }
 

@@ -7,12 +7,12 @@
 
 using namespace selective_scan;
 
-const void *rl_s6_kernel_bf16(rl_s6_walk walk, bool projected)
+rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected)
 {
     return projected ? pick_kernel<bf16, float>(walk) : pick_kernel<bf16, bf16>(walk);
 }
 
-const void *rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
+rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
 {
     return projected ? pick_kernel<f16, float>(walk) : pick_kernel<f16, f16>(walk);
 }

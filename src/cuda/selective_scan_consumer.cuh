@@ -6,12 +6,11 @@
  */
 template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
-    static constexpr int REDUCED = LANES; /* steps whose y the lanes of a channel add up together */
     using Own = States<Acc, OWN>;
 
     const rl_s6_args &args;
     const Task &task;
-    Tiles<Acc> &tiles;
+    Tiles<Acc, Shape> &tiles;
     int column;  /* channel of the block */
     int lane;    /* of the channel: states OWN lane .. OWN (lane + 1) - 1 of a panel */
     bool exists; /* the channel does */
@@ -24,7 +23,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     bool wild;
     bool counts; /* the panel adds to step_sum */
 
-    __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc> &tiles)
+    __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
     {
         int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
@@ -129,20 +128,19 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         }
     }
 
-    /*
-     * Adds the lanes' sums of y for REDUCED steps; lane k ends with step k's.  In each round a lane keeps half of its
-     * steps and gives the other half away: 3 shuffles for 4 lanes instead of 8.
-     */
-    template <int half = REDUCED / 2> __device__ Acc add_up(Acc (&sum)[REDUCED]) const
+    /* Stores the lane's part of y of four steps, or adds it to what earlier panels have. */
+    __device__ void put(const Stage &stage, int step, const Acc *sum)
     {
-        const bool upper = lane & half;
+        Quad<Acc> &place = tiles.y[stage.tile & 1][step / GROUP][lane][slot_of(column)];
+        Quad<Acc> part;
 #pragma unroll
-        for (int k = 0; k < half; k++) {
-            const Acc keep = upper ? sum[k + half] : sum[k], give = upper ? sum[k] : sum[k + half];
-            sum[k] = keep + __shfl_xor_sync(~0u, give, 2 * half);
+        for (int s = 0; s < GROUP; s++) part.lane[s] = sum[s];
+        if (stage.panel > 0) {
+            const Quad<Acc> before = place;
+#pragma unroll
+            for (int s = 0; s < GROUP; s++) part.lane[s] += before.lane[s];
         }
-        if constexpr (half > 1) return add_up<half / 2>(sum);
-        return sum[0];
+        place = part;
     }
 
     /* What the fast order holds beside the states, from one anchor to the next. */
@@ -192,30 +190,23 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      */
     __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
     {
-        Acc *y = &tiles.y[stage.third][first + lane][column], total[ANCHORED / REDUCED];
+        Acc sum[ANCHORED] = {}; /* all stored at the end: loads could not pass a store */
 #pragma unroll
-        for (int part = 0; part < ANCHORED; part += REDUCED) { /* no store between: loads could not pass it */
-            Acc sum[REDUCED] = {};
-            if (pass == FULL) total[part / REDUCED] = y[part * Y_ROW];
+        for (int s = 0; s < ANCHORED; s++) {
+            const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
+            const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
+            const Own b = *(const Own *)row;
+            Own c = {};
+            if (pass == FULL) c = *(const Own *)(row + PANEL);
+            walk.deltas += pair.delta;
 #pragma unroll
-            for (int s = 0; s < REDUCED; s++) {
-                const int step = first + part + s;
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][step][column];
-                const Acc *row = tiles.bc[stage.parity][step] + lane * OWN;
-                const Own b = *(const Own *)row;
-                Own c = {};
-                if (pass == FULL) c = *(const Own *)(row + PANEL);
-                walk.deltas += pair.delta;
-#pragma unroll
-                for (int k = 0; k < OWN; k++) {
-                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], part + s == 0);
-                    if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
-                }
+            for (int k = 0; k < OWN; k++) {
+                step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], s == 0);
+                if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
             }
-            if (pass == FULL) total[part / REDUCED] += add_up(sum);
         }
 #pragma unroll
-        for (int part = 0; part < ANCHORED && pass == FULL; part += REDUCED) y[part * Y_ROW] = total[part / REDUCED];
+        for (int s = 0; s < ANCHORED && pass == FULL; s += GROUP) put(stage, first + s, sum + s);
     }
 
     /*
@@ -229,10 +220,10 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         Acc a[OWN], last = -1; /* no tame step size is negative */
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
-        for (int part = first; part < end; part += REDUCED) {
-            Acc sum[REDUCED] = {};
+        for (int part = first; part < end; part += GROUP) {
+            Acc sum[GROUP] = {};
 #pragma unroll
-            for (int s = 0; s < REDUCED; s++) {
+            for (int s = 0; s < GROUP; s++) {
                 if (part + s >= end) continue; /* a step that does nothing to the tame */
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
                 const Acc *row = tiles.bc[stage.parity][part + s] + lane * OWN;
@@ -253,13 +244,13 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
-            if (pass == FULL) tiles.y[stage.third][part + lane][column] += add_up(sum);
+            if (pass == FULL) put(stage, part, sum);
         }
     }
 
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
-        const bool all_tame = __all_sync(~0u, tame && !flags); /* one order a warp: its lanes exchange sums */
+        const bool all_tame = __all_sync(~0u, tame && !flags); /* one order a warp */
         for (int first = 0; first < steps; first += ANCHORED) {
             const int end = first + ANCHORED < steps ? first + ANCHORED : steps;
             Walk walk;
@@ -290,10 +281,10 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         Acc a[OWN];
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
-        for (int first = 0; first < steps; first += REDUCED) {
-            Acc sum[REDUCED] = {};
+        for (int first = 0; first < steps; first += GROUP) {
+            Acc sum[GROUP] = {};
 #pragma unroll
-            for (int s = 0; s < REDUCED; s++) {
+            for (int s = 0; s < GROUP; s++) {
                 if (first + s >= steps) continue;
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
                 const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
@@ -306,7 +297,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 }
                 fresh = false;
             }
-            if (pass == FULL) tiles.y[stage.third][first + lane][column] += add_up(sum);
+            if (pass == FULL) put(stage, first, sum);
         }
         look_at_states();
     }
@@ -348,7 +339,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 store_states(panel, true);
             }
         }
-        for (int k = column; lane == 0 && k < 3 * CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
+        for (int k = column; lane == 0 && k < 3 * Shape::CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
             load_rates(0);
             load_states(0, true);

@@ -7,7 +7,7 @@
 
 using namespace selective_scan;
 
-const void *rl_s6_kernel_f32(rl_s6_walk walk)
+rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk)
 {
     return pick_kernel<float, float>(walk);
 }

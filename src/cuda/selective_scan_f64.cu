@@ -7,15 +7,12 @@
 
 using namespace selective_scan;
 
-const void *rl_s6_kernel_f64(rl_s6_walk walk)
+rl_s6_kernel rl_s6_kernel_f64(rl_s6_walk walk)
 {
-    return walk == RL_S6_SUMMARY ? kernel_address<scan_kernel<double, double, double, Usual, SUMMARY>>()
-                                 : kernel_address<scan_kernel<double, double, double, Usual, FULL>>();
-}
-
-size_t rl_s6_shared_bytes(bool f64)
-{
-    return f64 ? sizeof(Tiles<double>) : sizeof(Tiles<float>);
+    using Memory = Tiles<double, Usual>;
+    if (walk == RL_S6_SUMMARY)
+        return {kernel_address<scan_kernel<double, double, double, Usual, SUMMARY>>(), sizeof(Memory)};
+    return {kernel_address<scan_kernel<double, double, double, Usual, FULL>>(), sizeof(Memory)};
 }
 
 const void *rl_s6_step_f64(void)

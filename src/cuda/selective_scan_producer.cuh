@@ -1,24 +1,24 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
-    static constexpr int QUADS = Shape::QUADS;
+    static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
+    static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
 
     const rl_s6_args &args;
     const Task &task;
-    Tiles<Acc> &tiles;
-    int column;    /* the first of the thread's four channels */
-    int count;     /* of the four that exist */
-    int row, rows; /* its first step in a tile, and the distance to the next */
-    int quads;     /* how many steps it has */
-    bool whole;    /* all quads of a full tile can be read and written whole */
-    Acc bias[4], skip[4];
+    Tiles<Acc, Shape> &tiles;
+    int column, first; /* the thread's first channel of the block, and its first step of a tile */
+    int count;         /* of its channels that exist; 0 for a thread that has none */
+    bool whole;        /* full tiles can be read and written whole */
     bool skips;
+    Acc bias[ACROSS], skip[ACROSS];
     const T *x, *z; /* of the next tile to fetch, at the thread's first step */
     T *y;           /* of the next tile to write */
     const U *delta, *B, *C;
     StepSize<Acc> step_size;
-    Quad<T> raw_x[QUADS], raw_z[QUADS];
-    Quad<U> raw_delta[QUADS], raw_B, raw_C;
+    Few<T, ACROSS> raw_x[GROUP], raw_z[GROUP];
+    Few<U, ACROSS> raw_delta[GROUP];
+    Quad<U> raw_B, raw_C;
 
     /* The address of the first step's row. */
     template <typename E> __device__ E *start(const rl_s6_view &view) const
@@ -26,66 +26,48 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         return (E *)view.data + first_row(args, view, task.piece);
     }
 
-    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc> &tiles)
+    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
         : args(args), task(task), tiles(tiles), step_size(args)
     {
-        const int across = args.block_channels / 4;
-        column = threadIdx.x % across * 4;
-        row = threadIdx.x / across;
-        rows = PRODUCERS / across;
-        quads = (STEPS - row + rows - 1) / rows; /* none where there are more producers than quads */
+        const int across = args.block_channels / ACROSS;
+        column = threadIdx.x % across * ACROSS;
+        first = threadIdx.x / across * GROUP;
         count = task.channels - column;
-        whole = args.wide && count >= 4;
+        if (first >= STEPS || count < 0) count = 0;
+        whole = args.wide && task.channels == args.block_channels;
         skips = args.D.data != nullptr;
         const int64_t channel = task.channel + column;
-        x = start<T>(args.x) + channel * args.x.lane + row * args.x.step;
-        delta = start<U>(args.delta) + channel * args.delta.lane + row * args.delta.step;
+        x = start<T>(args.x) + channel * args.x.lane + first * args.x.step;
+        delta = start<U>(args.delta) + channel * args.delta.lane + first * args.delta.step;
         const int step = threadIdx.x / 4, state = threadIdx.x % 4 * 4; /* of its quad of B and C in a panel */
         B = start<U>(args.B) + task.group * args.B.group + state * args.B.lane + step * args.B.step;
         if (pass == FULL) {
             C = start<U>(args.C) + task.group * args.C.group + state * args.C.lane + step * args.C.step;
-            y = start<T>(args.y) + channel * args.y.lane + row * args.y.step;
-            if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + row * args.z.step;
+            y = start<T>(args.y) + channel * args.y.lane + first * args.y.step;
+            if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
         }
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const bool exists = k < count;
-            bias[k] =
-                exists && args.bias.data ? ((const Acc *)args.bias.data)[(channel + k) * args.bias.stride] : Acc(0);
-            skip[k] = exists && args.D.data ? ((const Acc *)args.D.data)[(channel + k) * args.D.stride] : Acc(0);
+        for (int c = 0; c < ACROSS; c++) {
+            const bool exists = c < count;
+            bias[c] =
+                exists && args.bias.data ? ((const Acc *)args.bias.data)[(channel + c) * args.bias.stride] : Acc(0);
+            skip[c] = exists && args.D.data ? ((const Acc *)args.D.data)[(channel + c) * args.D.stride] : Acc(0);
         }
     }
 
-    /* The loads of a stage that is full in every way: nothing to ask, all in flight together. */
-    __device__ void fetch_whole(bool first_panel)
+    /* Four steps of a tensor, of which `left` exist. */
+    template <typename E>
+    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *from, const rl_s6_view &view, int64_t left)
     {
-        if (first_panel) {
+        if (whole && left >= STEPS) {
+            if (count == 0) return;
 #pragma unroll
-            for (int i = 0; i < QUADS; i++) {
-                if (i >= quads) break;
-                raw_x[i] = *(const Quad<T> *)(x + i * rows * args.x.step);
-                raw_delta[i] = *(const Quad<U> *)(delta + i * rows * args.delta.step);
-            }
-        }
-        raw_B = *(const Quad<U> *)B;
-        if (pass == FULL) raw_C = *(const Quad<U> *)C;
-    }
-
-    __device__ void fetch_parts(const Stage &stage, int64_t left)
-    {
-        if (stage.panel == 0) {
+            for (int s = 0; s < GROUP; s++, from += view.step) raw[s] = *(const Few<E, ACROSS> *)from;
+        } else {
 #pragma unroll
-            for (int i = 0; i < QUADS; i++) {
-                if (i >= quads) break;
-                const int there = row + i * rows < left ? count : 0;
-                raw_x[i] = load_quad(x + i * rows * args.x.step, args.x.lane, there, args.x.wide);
-                raw_delta[i] = load_quad(delta + i * rows * args.delta.step, args.delta.lane, there, args.delta.wide);
-            }
+            for (int s = 0; s < GROUP; s++, from += view.step)
+                raw[s] = load_few<E, ACROSS>(from, view.lane, first + s < left ? count : 0, view.wide);
         }
-        const int64_t states = args.states - stage.panel * PANEL - threadIdx.x % 4 * 4;
-        const int64_t there = (int)threadIdx.x / 4 < left ? states : 0;
-        raw_B = load_quad(B, args.B.lane, there, args.B.wide);
-        if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
     }
 
     /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
@@ -94,13 +76,20 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         const int64_t left = task.piece.count - stage.tile * STEPS;
         const int64_t panel = stage.panel * PANEL;
         const bool last = stage.panel + 1 == args.panels;
-        if (whole && left >= STEPS && args.states - panel >= PANEL)
-            fetch_whole(stage.panel == 0);
-        else
-            fetch_parts(stage, left);
         if (stage.panel == 0) {
+            fetch_steps(raw_x, x, args.x, left);
+            fetch_steps(raw_delta, delta, args.delta, left);
             x += STEPS * args.x.step;
             delta += STEPS * args.delta.step;
+        }
+        if (whole && left >= STEPS && args.states - panel >= PANEL) {
+            raw_B = *(const Quad<U> *)B;
+            if (pass == FULL) raw_C = *(const Quad<U> *)C;
+        } else {
+            const int64_t states = args.states - panel - threadIdx.x % 4 * 4;
+            const int64_t there = (int)threadIdx.x / 4 < left ? states : 0;
+            raw_B = load_quad(B, args.B.lane, there, args.B.wide);
+            if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
         }
         B += last ? STEPS * args.B.step - panel * args.B.lane : PANEL * args.B.lane;
         if (pass == FULL) C += last ? STEPS * args.C.step - panel * args.C.lane : PANEL * args.C.lane;
@@ -109,102 +98,101 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* The gate's loads for a finished tile.  Tiles come in order. */
     __device__ void fetch_gate(int64_t tile)
     {
-        const int64_t left = task.piece.count - tile * STEPS;
-#pragma unroll
-        for (int i = 0; i < QUADS; i++) {
-            if (i >= quads) break;
-            const T *from = z + i * rows * args.z.step;
-            if (whole && left >= STEPS)
-                raw_z[i] = *(const Quad<T> *)from;
-            else
-                raw_z[i] = load_quad(from, args.z.lane, row + i * rows < left ? count : 0, args.z.wide);
-        }
+        fetch_steps(raw_z, z, args.z, task.piece.count - tile * STEPS);
         z += STEPS * args.z.step;
     }
 
-    /* Notes for the consumers which of four neighbours the fast order cannot take. */
-    __device__ void note_wild(const Pair<Acc> (&pair)[4], int third)
+    /* Step sizes from what was loaded. */
+    __device__ void size_steps(Acc (&step)[HELD]) const
     {
-        Acc least = pair[0].delta, size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            least = pair[k].delta < least ? pair[k].delta : least;
-            size += fabs(pair[k].input) + fabs(pair[k].delta);
+        for (int k = 0; k < HELD; k++) step[k] = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
+    }
+
+    /* δx, and whether all are of the usual size. */
+    __device__ bool take_inputs(const Acc (&step)[HELD], Acc (&input)[HELD]) const
+    {
+        Acc size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            input[k] = step[k] * (Acc)widen(raw_x[k / ACROSS].get(k % ACROSS));
+            size += fabs(input[k]);
         }
-        if (least >= 0 && size <= Limits<Acc>::tame) return;
+        return size <= Limits<Acc>::tame;
+    }
+
+    /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
+    __device__ void leave_out(Acc (&step)[HELD], int64_t left) const
+    {
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (!is_tame(pair[k].delta, pair[k].input)) atomicOr(&tiles.flags[third][column + k], WILD);
+        for (int k = 0; k < HELD; k++)
+            if (first + k / ACROSS >= left || k % ACROSS >= count) step[k] = 0;
+    }
+
+    /* δ and δx of the thread's steps.  Notes for the consumers which channels the fast order cannot take. */
+    __device__ void work_out(const Stage &stage, Acc (&step)[HELD], Acc (&input)[HELD])
+    {
+        const int64_t left = task.piece.count - stage.tile * STEPS;
+        const bool all = whole && left >= STEPS;
+        if constexpr (sizeof(Acc) == 4) {
+            size_steps(step);
+            const bool usual = step_size.usual(step);
+            if (!all) leave_out(step, left);
+            if (take_inputs(step, input) && usual) return;
+        }
+        size_steps(step);
+        step_size(step);
+        if (!all) leave_out(step, left);
+        take_inputs(step, input);
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+            if (!is_tame(step[k], input[k])) atomicOr(&tiles.flags[stage.third][column + k % ACROSS], WILD);
     }
 
     /*
      * Notes for the consumers where a step size of float32 data equals that of the step before (16-bit results do not
-     * show what comes of it).  A step is compared within its four only: a warp holds fours whole, however many
-     * channels its block has, and a channel's flags must follow from its own steps.
+     * show what comes of it).  A step is compared within the thread's four only.  Where it is 0 its decay is 1 in any
+     * case.
      */
-    __device__ void note_repeats(const Acc *delta, int step, bool in_time, int third)
+    __device__ void note_repeats(const Acc (&step)[HELD], int third)
     {
-        bool equal[4], any = false;
+        bool any = false;
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            equal[k] = delta[k] == __shfl_up_sync(~0u, delta[k], args.block_channels / 4) && k < count;
-            any = any || equal[k];
-        }
-        if (!any || !in_time || step % 4 == 0) return;
+        for (int k = ACROSS; k < HELD; k++) any = any || step[k] == step[k - ACROSS];
+        if (!any) return;
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            if (equal[k]) atomicOr(&tiles.flags[third][column + k], REPEATS);
+        for (int k = ACROSS; k < HELD; k++)
+            if (step[k] == step[k - ACROSS] && step[k] != 0)
+                atomicOr(&tiles.flags[third][column + k % ACROSS], REPEATS);
     }
 
-    /* δ, δx and D x of one quad of a tile.  Steps and channels that do not exist become δ = δx = 0: they do nothing.
-     */
-    __device__ void put_quad(const Stage &stage, int i, const Acc *delta_of)
-    {
-        const int step = row + i * rows;
-        Pair<Acc> pair[4];
-        Quad<Acc> begun = {};
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const Acc value = widen(raw_x[i].get(k));
-            pair[k] = {delta_of[k], delta_of[k] * value};
-            begun.lane[k] = skips ? skip[k] * value : Acc(0);
-        }
-        const bool in_time = step < task.piece.count - stage.tile * STEPS;
-        if (count < 4 || !in_time) {
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                if (!in_time || k >= count) pair[k] = {};
-        }
-        note_wild(pair, stage.third);
-        if (sizeof(T) == 4) note_repeats(delta_of, step, in_time, stage.third);
-        Pairs<Acc> *to = (Pairs<Acc> *)&tiles.step[stage.tile & 1][step][column];
-        constexpr int together = 16 / sizeof(Pair<Acc>);
-#pragma unroll
-        for (int k = 0; k < 4; k += together) {
-            Pairs<Acc> out;
-#pragma unroll
-            for (int j = 0; j < together; j++) out.pair[j] = pair[k + j];
-            to[k / together] = out;
-        }
-        if (pass == FULL) *(Quad<Acc> *)&tiles.y[stage.third][step][column] = begun;
-    }
-
+    /* δ, δx and D x of the thread's steps of a tile. */
     __device__ void put_steps(const Stage &stage)
     {
-        if (quads == 0) return;
-        Acc step[4 * QUADS]; /* all together, so that their long chains overlap */
+        Acc step[HELD], input[HELD];
+        work_out(stage, step, input);
+        if (sizeof(T) == 4) note_repeats(step, stage.third);
 #pragma unroll
-        for (int k = 0; k < 4 * QUADS; k++) step[k] = (Acc)widen(raw_delta[k / 4].get(k % 4)) + bias[k % 4];
-        step_size(step);
+        for (int s = 0; s < GROUP; s++) {
+            Pairs<Acc, ACROSS> out;
 #pragma unroll
-        for (int i = 0; i < QUADS; i++)
-            if (i < quads) put_quad(stage, i, step + 4 * i);
+            for (int c = 0; c < ACROSS; c++) out.pair[c] = {step[s * ACROSS + c], input[s * ACROSS + c]};
+            *(Pairs<Acc, ACROSS> *)&tiles.step[stage.tile & 1][first + s][column] = out;
+        }
+        if (pass == SUMMARY || !skips) return;
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) {
+            Quad<Acc> begun;
+#pragma unroll
+            for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * (Acc)widen(raw_x[s].get(c));
+            tiles.y[stage.tile & 1][first / GROUP][LANES][slot_of(column + c)] = begun;
+        }
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage)
     {
-        if (stage.panel == 0) put_steps(stage);
+        if (stage.panel == 0 && count > 0) put_steps(stage);
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -216,27 +204,49 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
     }
 
+    /* Four steps of a channel: what its lanes have of y, and D x. */
+    __device__ Quad<Acc> add_lanes(int64_t tile, int c) const
+    {
+        const auto &part = tiles.y[tile & 1][first / GROUP];
+        const int slot = slot_of(column + c);
+        Quad<Acc> sum = part[0][slot];
+#pragma unroll
+        for (int lane = 1; lane <= LANES; lane++) {
+            if (lane == LANES && !skips) break;
+            const Quad<Acc> more = part[lane][slot];
+#pragma unroll
+            for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
+        }
+        return sum;
+    }
+
     /* Writes a finished tile of y, gated by what fetch_gate loaded.  Tiles come in order. */
-    __device__ void finish(int64_t tile, int third)
+    __device__ void finish(int64_t tile)
     {
         const int64_t left = task.piece.count - tile * STEPS;
-#pragma unroll
-        for (int i = 0; i < QUADS; i++) {
-            if (i >= quads || row + i * rows >= left) break;
-            Quad<Acc> sum = *(const Quad<Acc> *)&tiles.y[third][row + i * rows][column];
-            if (args.z.data) {
-#pragma unroll
-                for (int k = 0; k < 4; k++) sum.lane[k] *= gate((Acc)widen(raw_z[i].get(k)));
-            }
-            Quad<T> out = {};
-#pragma unroll
-            for (int k = 0; k < 4; k++) out.set(k, narrow<T>(sum.lane[k]));
-            if (whole)
-                *(Quad<T> *)(y + i * rows * args.y.step) = out;
-            else
-                store_quad(y + i * rows * args.y.step, args.y.lane, count, args.y.wide, out);
-        }
+        Quad<Acc> sum[ACROSS];
+        T *to = y;
         y += STEPS * args.y.step;
+        if (count == 0) return;
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) sum[c] = add_lanes(tile, c);
+        if (args.z.data) {
+#pragma unroll
+            for (int k = 0; k < HELD; k++)
+                sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(raw_z[k / ACROSS].get(k % ACROSS)));
+        }
+#pragma unroll
+        for (int s = 0; s < GROUP; s++, to += args.y.step) {
+            Acc row[ACROSS];
+#pragma unroll
+            for (int c = 0; c < ACROSS; c++) row[c] = sum[c].lane[s];
+            Few<T, ACROSS> out;
+            out.round(row);
+            if (whole && left >= STEPS)
+                *(Few<T, ACROSS> *)to = out;
+            else if (first + s < left)
+                store_few<T, ACROSS>(to, args.y.lane, count, args.y.wide, out);
+        }
     }
 
     /*
@@ -250,9 +260,9 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         Stage now, next, after;
         int round = 0;     /* up to 2 */
         int64_t done = -1; /* the tile to write: its y is complete since the last barrier */
-        int done_third = 0;
 #pragma unroll 1
         while (true) {
+            if (pass == FULL && done >= 0) finish(done); /* before its D x makes room for another */
             if (round > 0 && next.tile < task.tiles) {
                 prepare(next);
                 next.advance(panels);
@@ -261,13 +271,11 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 fetch(after);
                 after.advance(panels);
             }
-            if (pass == FULL && done >= 0) finish(done, done_third);
             if (round < 2) {
                 round++;
             } else {
                 if (now.tile == task.tiles) return;
                 done = now.panel + 1 == panels ? now.tile : -1;
-                done_third = now.third;
                 if (pass == FULL && done >= 0 && args.z.data) fetch_gate(done);
                 now.advance(panels);
             }
