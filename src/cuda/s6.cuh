@@ -135,12 +135,12 @@ __device__ inline double advance(double decay, double state, double input)
 /* Step sizes from their raw values, in place: softplus, clamp.  NaN passes through. */
 template <typename Acc> struct StepSize {
     Acc low, high;
-    bool soft, clamps;
+    bool soft, clamps, steady;
 
     __device__ explicit StepSize(const rl_s6_args &args)
-        : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus)
+        : low((Acc)args.delta_min), high((Acc)args.delta_max), soft(args.softplus), clamps(args.clamps),
+          steady(args.steady)
     {
-        clamps = !(low <= (soft ? Acc(0) : -INFINITY) && high == INFINITY);
     }
     template <int count> __device__ void operator()(Acc (&value)[count]) const
     {
@@ -155,8 +155,27 @@ template <typename Acc> struct StepSize {
         }
     }
 
+    /* The same, and bits as from `usual` for whatever values that would take. */
+    template <int count> __device__ void any(float (&value)[count]) const
+    {
+        float small[count];
+#pragma unroll
+        for (int k = 0; k < count; k++) small[k] = fabsf(value[k]) <= SMALL ? value[k] : 0;
+        usual(small);
+        float large[count];
+#pragma unroll
+        for (int k = 0; k < count; k++) large[k] = value[k];
+        (*this)(large);
+#pragma unroll
+        for (int k = 0; k < count; k++) value[k] = fabsf(value[k]) <= SMALL ? small[k] : large[k];
+    }
+    template <int count> __device__ void any(double (&value)[count]) const
+    {
+        (*this)(value);
+    }
+
     /*
-     * The same for step sizes of the usual kind, of which the sum of all `tame` ones is; else false, and the values
+     * The same in fewer instructions for step sizes that are tame and of the usual size; else false, and the values
      * are of no use.  NaN of a soft one passes through.
      */
     template <int count> __device__ bool usual(float (&value)[count]) const
@@ -176,7 +195,7 @@ template <typename Acc> struct StepSize {
                 value[k] = value[k] > high ? high : value[k];
             }
         }
-        if (soft) return size <= SMALL && high >= 0 && low <= Limits<float>::tame;
+        if (soft) return size <= SMALL && steady;
 #pragma unroll
         for (int k = 0; k < count; k++) {
             least = fminf(least, value[k]);

@@ -81,6 +81,8 @@ typedef struct rl_s6_args {
     int32_t *wild;     /* [sequences, chunks, channels]: whether the chunk must be redone in the loop's own order */
 
     bool softplus, reverse;
+    bool clamps; /* the limits change some step size that softplus, where it acts, can bring */
+    bool steady; /* they make none of them negative or huge */
     double delta_min, delta_max;
 } rl_s6_args;
 

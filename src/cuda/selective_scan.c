@@ -1,5 +1,7 @@
 /* The selective scan's launcher: resolves a problem into s6_args.h, cuts it up, and launches one or three kernels.
  */
+#include <math.h>
+
 #include "device.h"
 #include "s6_kernels.h"
 #include "s6_tuning.h"
@@ -33,6 +35,8 @@ static rl_s6_args resolve(const rl_selective_scan_problem *problem)
         .group_channels = group_channels,
         .softplus = problem->delta_softplus,
         .reverse = problem->reverse,
+        .clamps = problem->delta_min > (problem->delta_softplus ? 0 : -INFINITY) || problem->delta_max < INFINITY,
+        .steady = problem->delta_max >= 0 && problem->delta_min <= 1e6,
         .delta_min = problem->delta_min,
         .delta_max = problem->delta_max,
     };

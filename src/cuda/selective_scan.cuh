@@ -16,8 +16,8 @@
  * parts of y, and write the y of the tile before: the sum of its parts, gated.  The other warps run the recurrence.
  * One barrier a stage separates the two; a stage is one panel of one tile.
  *
- * Buffers: δ, B/C and y are two deep (written one stage ahead of their use), the flags three deep, since those of
- * tile k+1 are set while k runs, and must be clear before.
+ * Buffers: δ, B/C and y are two deep (written one stage ahead of their use); of the flags those of tile k+1 are set
+ * while k runs, and those of k+2 are cleared.
  *
  * Numbers: see walk_tame and walk_mixed in selective_scan_consumer.cuh.
  */
@@ -82,7 +82,7 @@ template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES + 1][Shape::CHANNELS + 2]; /* parts of 4 steps; the last: D x */
-    int flags[3][Shape::CHANNELS];                                       /* Flag */
+    int flags[4][Shape::CHANNELS];                                       /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
@@ -97,7 +97,7 @@ struct Task {
     Piece piece;
     int64_t channel, group, in_group; /* the first channel, its group, its place in the group */
     int channels;                     /* of the block that exist */
-    int64_t tiles;
+    uint32_t tiles;                   /* enough for 2^37 steps */
 };
 
 template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t index)
@@ -112,16 +112,15 @@ template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t
     int64_t left = args.group_channels - task.in_group;
     task.channels = left < args.block_channels ? (int)left : args.block_channels;
     task.piece = locate_piece(args, sequence, rest - sequence * args.chunks);
-    task.tiles = (task.piece.count + STEPS - 1) / STEPS;
+    task.tiles = (uint32_t)((task.piece.count + STEPS - 1) / STEPS);
     if (pass == SUMMARY && task.piece.chunk + 1 == args.chunks) task.tiles = 0; /* nothing follows the last chunk */
     return task;
 }
 
 /* A place in the walk over tiles and, within each, panels. */
 struct Stage {
-    int64_t tile = 0;
+    uint32_t tile = 0;
     int panel = 0, parity = 0; /* of the stage */
-    int third = 0;             /* tile % 3 */
 
     __device__ void advance(int panels)
     {
@@ -129,7 +128,11 @@ struct Stage {
         if (++panel < panels) return;
         panel = 0;
         tile++;
-        third = third == 2 ? 0 : third + 1;
+    }
+    /* Steps from the tile's first on, of `count`. */
+    __device__ int64_t left(int64_t count) const
+    {
+        return count - (int64_t)tile * STEPS;
     }
 };
 

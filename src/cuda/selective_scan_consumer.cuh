@@ -304,12 +304,12 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void run_stage(const Stage &stage)
     {
-        const int64_t left = task.piece.count - stage.tile * STEPS;
+        const int64_t left = stage.left(task.piece.count);
         const int steps = left < STEPS ? (int)left : STEPS;
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
-        const int flags = tiles.flags[stage.third][column];
+        const int flags = tiles.flags[stage.tile % 4][column];
         if (pass == SUMMARY && (flags & WILD)) wild = true;
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= LEAST_FAST) {
@@ -339,7 +339,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 store_states(panel, true);
             }
         }
-        for (int k = column; lane == 0 && k < 3 * Shape::CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
+        for (int k = column; lane == 0 && k < 4 * Shape::CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
             load_rates(0);
             load_states(0, true);
@@ -355,8 +355,8 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 load_states(stage.panel, first);
                 look_at_states();
             }
-            /* The flags of the tile before are in nobody's hands: clear them for the tile after next. */
-            if (lane == 0) tiles.flags[stage.third == 0 ? 2 : stage.third - 1][column] = 0;
+            /* The flags of the tile after next are in nobody's hands. */
+            if (lane == 0) tiles.flags[(stage.tile + 2) % 4][column] = 0;
             run_stage(stage);
             if (last || !resident) store_states(stage.panel, last);
             block_barrier(

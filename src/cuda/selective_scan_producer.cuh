@@ -12,11 +12,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     bool whole;        /* full tiles can be read and written whole */
     bool skips;
     Acc bias[ACROSS], skip[ACROSS];
-    const T *x, *z; /* of the next tile to fetch, at the thread's first step */
-    T *y;           /* of the next tile to write */
+    const T *x; /* of the next tile to fetch, at the thread's first step */
     const U *delta, *B, *C;
+    const T *z; /* of the next tile to write */
+    T *y;
     StepSize<Acc> step_size;
-    Few<T, ACROSS> raw_x[GROUP], raw_z[GROUP];
+    Few<T, ACROSS> raw_x[GROUP];
     Few<U, ACROSS> raw_delta[GROUP];
     Quad<U> raw_B, raw_C;
 
@@ -73,7 +74,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
     __device__ void fetch(const Stage &stage)
     {
-        const int64_t left = task.piece.count - stage.tile * STEPS;
+        const int64_t left = stage.left(task.piece.count);
         const int64_t panel = stage.panel * PANEL;
         const bool last = stage.panel + 1 == args.panels;
         if (stage.panel == 0) {
@@ -95,58 +96,78 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         if (pass == FULL) C += last ? STEPS * args.C.step - panel * args.C.lane : PANEL * args.C.lane;
     }
 
-    /* The gate's loads for a finished tile.  Tiles come in order. */
-    __device__ void fetch_gate(int64_t tile)
-    {
-        fetch_steps(raw_z, z, args.z, task.piece.count - tile * STEPS);
-        z += STEPS * args.z.step;
-    }
-
-    /* Step sizes from what was loaded. */
+    /* Step sizes as they were loaded, with their bias. */
     __device__ void size_steps(Acc (&step)[HELD]) const
     {
 #pragma unroll
         for (int k = 0; k < HELD; k++) step[k] = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
     }
 
-    /* δx, and whether all are of the usual size. */
-    __device__ bool take_inputs(const Acc (&step)[HELD], Acc (&input)[HELD]) const
+    __device__ Acc value_of(int k) const
     {
-        Acc size = 0; /* NaN and infinity stay in the sum */
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            input[k] = step[k] * (Acc)widen(raw_x[k / ACROSS].get(k % ACROSS));
-            size += fabs(input[k]);
-        }
-        return size <= Limits<Acc>::tame;
+        return widen(raw_x[k / ACROSS].get(k % ACROSS));
+    }
+
+    /* Whether steps or channels of the thread may not exist. */
+    __device__ bool is_part(const Stage &stage) const
+    {
+        return !whole || stage.left(task.piece.count) < STEPS;
     }
 
     /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
-    __device__ void leave_out(Acc (&step)[HELD], int64_t left) const
+    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD]) const
     {
+        const int64_t left = stage.left(task.piece.count);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (first + k / ACROSS >= left || k % ACROSS >= count) step[k] = 0;
     }
 
-    /* δ and δx of the thread's steps.  Notes for the consumers which channels the fast order cannot take. */
-    __device__ void work_out(const Stage &stage, Acc (&step)[HELD], Acc (&input)[HELD])
+    /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
+    __device__ bool put_pairs(const Stage &stage, const Acc (&step)[HELD])
     {
-        const int64_t left = task.piece.count - stage.tile * STEPS;
-        const bool all = whole && left >= STEPS;
-        if constexpr (sizeof(Acc) == 4) {
-            size_steps(step);
-            const bool usual = step_size.usual(step);
-            if (!all) leave_out(step, left);
-            if (take_inputs(step, input) && usual) return;
+        Acc size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int s = 0; s < GROUP; s++) {
+            Pairs<Acc, ACROSS> out;
+#pragma unroll
+            for (int c = 0; c < ACROSS; c++) {
+                const int k = s * ACROSS + c;
+                out.pair[c] = {step[k], step[k] * value_of(k)};
+                size += fabs(out.pair[c].input);
+            }
+            *(Pairs<Acc, ACROSS> *)&tiles.step[stage.tile & 1][first + s][column] = out;
         }
+        return size <= Limits<Acc>::tame;
+    }
+
+    __device__ void put_skips(const Stage &stage)
+    {
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) {
+            Quad<Acc> begun;
+#pragma unroll
+            for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * value_of(s * ACROSS + c);
+            tiles.y[stage.tile & 1][first / GROUP][LANES][slot_of(column + c)] = begun;
+        }
+    }
+
+    /* Any step sizes and inputs.  Notes for the consumers which channels the fast order cannot take. */
+    __device__ void put_unusual(const Stage &stage)
+    {
+        const int64_t left = stage.left(task.piece.count);
+        fetch_steps(raw_x, x - STEPS * args.x.step, args.x, left); /* again: nothing was kept for this */
+        fetch_steps(raw_delta, delta - STEPS * args.delta.step, args.delta, left);
+        Acc step[HELD];
         size_steps(step);
-        step_size(step);
-        if (!all) leave_out(step, left);
-        take_inputs(step, input);
+        step_size.any(step);
+        if (is_part(stage)) leave_out(stage, step);
+        put_pairs(stage, step);
+        if (sizeof(T) == 4) note_repeats(step, stage.tile);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
-            if (!is_tame(step[k], input[k])) atomicOr(&tiles.flags[stage.third][column + k % ACROSS], WILD);
+            if (!is_tame(step[k], step[k] * value_of(k)))
+                atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], WILD);
     }
 
     /*
@@ -154,7 +175,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      * show what comes of it).  A step is compared within the thread's four only.  Where it is 0 its decay is 1 in any
      * case.
      */
-    __device__ void note_repeats(const Acc (&step)[HELD], int third)
+    __device__ void note_repeats(const Acc (&step)[HELD], uint32_t tile)
     {
         bool any = false;
 #pragma unroll
@@ -163,36 +184,28 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
 #pragma unroll
         for (int k = ACROSS; k < HELD; k++)
             if (step[k] == step[k - ACROSS] && step[k] != 0)
-                atomicOr(&tiles.flags[third][column + k % ACROSS], REPEATS);
+                atomicOr(&tiles.flags[tile % 4][column + k % ACROSS], REPEATS);
     }
 
     /* δ, δx and D x of the thread's steps of a tile. */
     __device__ void put_steps(const Stage &stage)
     {
-        Acc step[HELD], input[HELD];
-        work_out(stage, step, input);
-        if (sizeof(T) == 4) note_repeats(step, stage.third);
-#pragma unroll
-        for (int s = 0; s < GROUP; s++) {
-            Pairs<Acc, ACROSS> out;
-#pragma unroll
-            for (int c = 0; c < ACROSS; c++) out.pair[c] = {step[s * ACROSS + c], input[s * ACROSS + c]};
-            *(Pairs<Acc, ACROSS> *)&tiles.step[stage.tile & 1][first + s][column] = out;
+        bool usual = false;
+        if constexpr (sizeof(Acc) == 4) {
+            Acc step[HELD];
+            size_steps(step);
+            usual = step_size.usual(step);
+            if (is_part(stage)) leave_out(stage, step);
+            usual = put_pairs(stage, step) && usual;
+            if (sizeof(T) == 4 && usual) note_repeats(step, stage.tile);
         }
-        if (pass == SUMMARY || !skips) return;
-#pragma unroll
-        for (int c = 0; c < ACROSS; c++) {
-            Quad<Acc> begun;
-#pragma unroll
-            for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * (Acc)widen(raw_x[s].get(c));
-            tiles.y[stage.tile & 1][first / GROUP][LANES][slot_of(column + c)] = begun;
-        }
+        if (pass == FULL && skips) put_skips(stage);
+        if (!usual) put_unusual(stage);
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage)
     {
-        if (stage.panel == 0 && count > 0) put_steps(stage);
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -202,10 +215,11 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         Acc *to = tiles.bc[stage.parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
         *(Quad<Acc> *)to = wide_B;
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
+        if (stage.panel == 0 && count > 0) put_steps(stage);
     }
 
     /* Four steps of a channel: what its lanes have of y, and D x. */
-    __device__ Quad<Acc> add_lanes(int64_t tile, int c) const
+    __device__ Quad<Acc> add_lanes(uint32_t tile, int c) const
     {
         const auto &part = tiles.y[tile & 1][first / GROUP];
         const int slot = slot_of(column + c);
@@ -220,32 +234,44 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         return sum;
     }
 
-    /* Writes a finished tile of y, gated by what fetch_gate loaded.  Tiles come in order. */
-    __device__ void finish(int64_t tile)
+    /* y of the thread's steps of a tile, gated. */
+    __device__ void sum_up(uint32_t tile, int64_t left, Quad<Acc> (&sum)[ACROSS])
     {
-        const int64_t left = task.piece.count - tile * STEPS;
-        Quad<Acc> sum[ACROSS];
-        T *to = y;
-        y += STEPS * args.y.step;
-        if (count == 0) return;
+        Few<T, ACROSS> gates[GROUP];
+        if (args.z.data) fetch_steps(gates, z, args.z, left);
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) sum[c] = add_lanes(tile, c);
-        if (args.z.data) {
+        if (!args.z.data) return;
 #pragma unroll
-            for (int k = 0; k < HELD; k++)
-                sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(raw_z[k / ACROSS].get(k % ACROSS)));
-        }
+        for (int k = 0; k < HELD; k++)
+            sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(gates[k / ACROSS].get(k % ACROSS)));
+        z += STEPS * args.z.step;
+    }
+
+    /* Writes a finished tile of y.  Tiles come in order. */
+    __device__ void finish(uint32_t tile)
+    {
+        if (count == 0) return;
+        const int64_t left = task.piece.count - (int64_t)tile * STEPS;
+        Quad<Acc> sum[ACROSS];
+        sum_up(tile, left, sum);
+        Few<T, ACROSS> out[GROUP];
 #pragma unroll
-        for (int s = 0; s < GROUP; s++, to += args.y.step) {
+        for (int s = 0; s < GROUP; s++) {
             Acc row[ACROSS];
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) row[c] = sum[c].lane[s];
-            Few<T, ACROSS> out;
-            out.round(row);
-            if (whole && left >= STEPS)
-                *(Few<T, ACROSS> *)to = out;
-            else if (first + s < left)
-                store_few<T, ACROSS>(to, args.y.lane, count, args.y.wide, out);
+            out[s].round(row);
+        }
+        T *to = y;
+        y += STEPS * args.y.step;
+        if (whole && left >= STEPS) {
+#pragma unroll
+            for (int s = 0; s < GROUP; s++, to += args.y.step) *(Few<T, ACROSS> *)to = out[s];
+        } else {
+#pragma unroll
+            for (int s = 0; s < GROUP; s++, to += args.y.step)
+                store_few<T, ACROSS>(to, args.y.lane, first + s < left ? count : 0, args.y.wide, out[s]);
         }
     }
 
@@ -257,13 +283,17 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     __device__ void run()
     {
         const int panels = args.panels, threads = blockDim.x;
-        Stage now, next, after;
-        int round = 0;     /* up to 2 */
-        int64_t done = -1; /* the tile to write: its y is complete since the last barrier */
+        Stage next, after;
+        uint32_t done = 0; /* tiles whose y was complete at the last barrier, and is written */
+        int panel = 0, wait = 2; /* of the consumers' stage; rounds until they have one */
+        bool complete = false;
 #pragma unroll 1
         while (true) {
-            if (pass == FULL && done >= 0) finish(done); /* before its D x makes room for another */
-            if (round > 0 && next.tile < task.tiles) {
+            if (complete) {
+                if (pass == FULL) finish(done); /* before its D x makes room for another */
+                done++;
+            }
+            if (wait < 2 && next.tile < task.tiles) {
                 prepare(next);
                 next.advance(panels);
             }
@@ -271,13 +301,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 fetch(after);
                 after.advance(panels);
             }
-            if (round < 2) {
-                round++;
+            if (done == task.tiles && wait == 0) return;
+            if (wait > 0) {
+                wait--;
             } else {
-                if (now.tile == task.tiles) return;
-                done = now.panel + 1 == panels ? now.tile : -1;
-                if (pass == FULL && done >= 0 && args.z.data) fetch_gate(done);
-                now.advance(panels);
+                complete = ++panel == panels;
+                if (complete) panel = 0;
             }
             /* First: the flags are clear, and the task before has left the tiles.  Then: a stage is prepared.  From
              * then on also: the tiles of the one before are used up, and its y is complete. */
