@@ -37,6 +37,23 @@ __device__ inline float exponential(float value)
     const int whole = (int)k, half = whole / 2; /* in two factors, for results that are subnormal */
     return power * __int_as_float((half + 127) << 23) * __int_as_float((whole - half + 127) << 23);
 }
+
+/* The same bits for |value| <= SMALL. */
+constexpr float SMALL = 80.0f;
+__device__ inline float exponential_of_small(float value)
+{
+    const float shifted = fmaf(value, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
+    const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
+    float series = 1.98412698e-4f;
+    series = fmaf(series, r, 1.38888889e-3f);
+    series = fmaf(series, r, 8.33333333e-3f);
+    series = fmaf(series, r, 4.16666667e-2f);
+    series = fmaf(series, r, 1.66666667e-1f);
+    series = fmaf(series, r, 0.5f);
+    const float power = 1.0f + fmaf(series, r * r, r);
+    /* the whole part of value / ln(2) stands in the low bits of shifted: added to the exponent */
+    return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
+}
 __device__ inline double exponential(double value)
 {
     return exp(value);
@@ -91,7 +108,6 @@ __device__ inline float softplus(float value)
  * The same for |value| <= SMALL, in half the instructions.  exp2_rough is of the rounded product; what the rounding
  * left out is made good to first order.
  */
-constexpr float SMALL = 80.0f;
 __device__ inline float softplus_of_small(float value)
 {
     const float size = fabsf(value), power = -1.44269504f * size;

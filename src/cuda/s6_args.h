@@ -12,16 +12,18 @@
  * tuned to the problem is in s6_tuning.h.
  */
 enum {
-    RL_S6_STEPS = 32,      /* of a tile */
-    RL_S6_LANES = 4,       /* threads that share a channel */
+    RL_S6_STEPS = 32,       /* of a tile */
+    RL_S6_LANES = 4,        /* threads that share a channel */
     RL_S6_MIDDLE_LANES = 8, /* in the middle shape */
-    RL_S6_FINE_LANES = 16, /* in the fine shape */
-    RL_S6_OWN = 4,         /* states of a thread, but 2 in the middle shape and 1 in the fine one */
-    RL_S6_PANEL = 16,      /* states of a channel in registers at a time */
-    RL_S6_CHANNELS = 32,   /* of a block, at most */
+    RL_S6_FINE_LANES = 16,  /* in the fine shape */
+    RL_S6_OWN = 4,          /* states of a thread, but 2 in the middle shape and 1 in the fine one */
+    RL_S6_PANEL = 16,       /* states of a channel in registers at a time */
+    RL_S6_CHANNELS = 32,    /* of a block, at most */
     RL_S6_MIDDLE_CHANNELS = 16,
     RL_S6_FINE_CHANNELS = 8,
-    RL_S6_PRODUCERS = 128, /* threads that prepare and write tiles */
+    RL_S6_PRODUCERS = 128,          /* threads that prepare and write tiles */
+    RL_S6_STEP_WHOLE_THREADS = 128, /* of a block of the decode step of whole states */
+    RL_S6_STEP_TOGETHER = 2,        /* sequences that a thread of it has at once */
 };
 
 typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHAPE } rl_s6_shape;

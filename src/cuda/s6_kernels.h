@@ -28,11 +28,11 @@ rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected);
 /* Carries states from chunk to chunk: one thread a state. */
 const void *rl_s6_carry_kernel(bool f64);
 
-/* One step of every sequence. */
-const void *rl_s6_step_f64(void);
-const void *rl_s6_step_f32(void);
-const void *rl_s6_step_bf16(bool projected);
-const void *rl_s6_step_f16(bool projected);
+/* One step of every sequence; `whole`: at most 16 states, which lie as one. */
+const void *rl_s6_step_f64(bool whole);
+const void *rl_s6_step_f32(bool whole);
+const void *rl_s6_step_bf16(bool projected, bool whole);
+const void *rl_s6_step_f16(bool projected, bool whole);
 
 #ifdef __cplusplus
 }

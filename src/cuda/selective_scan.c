@@ -78,8 +78,7 @@ static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
         args->shape = args->chunks > 1 ? RL_S6_MIDDLE_SHAPE
                                        : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
         if (args->shape != RL_S6_USUAL_SHAPE)
-            cut_channels(args, groups,
-                         args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
+            cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
     }
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
@@ -120,7 +119,8 @@ cudaError_t rl_cuda_prepare_selective_scan(void)
     const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     for (int k = 0; k < 4 * 2 * RL_S6_WALKS && error == cudaSuccess; k++) {
-        rl_s6_kernel kernel = kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
+        rl_s6_kernel kernel =
+            kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
         error = cudaFuncSetAttribute(kernel.address, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
     }
     return error;
@@ -148,28 +148,30 @@ static rill_status launch_carry(rill_context *context, rl_s6_args *args)
                           "selective_scan: launch of the carries");
 }
 
-static const void *pick_step(const rl_s6_args *args)
+static const void *pick_step(const rl_s6_args *args, bool whole)
 {
     bool projected = args->delta.dtype != args->x.dtype;
     switch (args->x.dtype) {
     case RILL_F64:
-        return rl_s6_step_f64();
+        return rl_s6_step_f64(whole);
     case RILL_F32:
-        return rl_s6_step_f32();
+        return rl_s6_step_f32(whole);
     case RILL_BF16:
-        return rl_s6_step_bf16(projected);
+        return rl_s6_step_bf16(projected, whole);
     default:
-        return rl_s6_step_f16(projected);
+        return rl_s6_step_f16(projected, whole);
     }
 }
 
 static rill_status launch_step(rill_context *context, rl_s6_args *args)
 {
-    const int threads = RL_S6_STEP_THREADS;
+    bool whole = args->states_wide && args->states <= RL_S6_PANEL;
+    int threads = whole ? RL_S6_STEP_WHOLE_THREADS : RL_S6_STEP_THREADS;
     int64_t blocks = rl_s6_ceil(args->channels, threads / RL_S6_LANES);
     int64_t rows = rl_s6_step_rows(args->sequences, blocks, rl_cuda_state_of(context)->sms);
+    if (whole) rows = rl_s6_step_whole_rows(args->sequences);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, pick_step(args), blocks, rows, threads, 0, arguments,
+    return rl_cuda_launch(context, pick_step(args, whole), blocks, rows, threads, 0, arguments,
                           "selective_scan: launch of a step");
 }
 

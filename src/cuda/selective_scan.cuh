@@ -12,9 +12,9 @@
  * thread, more of it in all.
  *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
- * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the lanes'
- * parts of y, and write the y of the tile before: the sum of its parts, gated.  The other warps run the recurrence.
- * One barrier a stage separates the two; a stage is one panel of one tile.
+ * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the
+ * lanes' parts of y, and write the y of the tile before: the sum of its parts, gated.  The other warps run the
+ * recurrence. One barrier a stage separates the two; a stage is one panel of one tile.
  *
  * Buffers: δ, B/C and y are two deep (written one stage ahead of their use); of the flags those of tile k+1 are set
  * while k runs, and those of k+2 are cleared.
@@ -82,7 +82,7 @@ template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES + 1][Shape::CHANNELS + 2]; /* parts of 4 steps; the last: D x */
-    int flags[4][Shape::CHANNELS];                                       /* Flag */
+    int flags[4][Shape::CHANNELS];                                        /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */

@@ -3,7 +3,7 @@
 
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
-#include "selective_scan_step.cuh"
+#include "selective_scan_step_whole.cuh"
 
 using namespace selective_scan;
 
@@ -17,18 +17,18 @@ rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
     return projected ? pick_kernel<f16, float>(walk) : pick_kernel<f16, f16>(walk);
 }
 
-template <typename T> static const void *pick_step(bool projected)
+template <typename T, typename U> static const void *pick_step(bool whole)
 {
-    using selective_scan_step::step_kernel;
-    return projected ? kernel_address<step_kernel<T, float, float>>() : kernel_address<step_kernel<T, T, float>>();
+    using namespace selective_scan_step;
+    return whole ? kernel_address<step_whole_kernel<T, U, float>>() : kernel_address<step_kernel<T, U, float>>();
 }
 
-const void *rl_s6_step_bf16(bool projected)
+const void *rl_s6_step_bf16(bool projected, bool whole)
 {
-    return pick_step<bf16>(projected);
+    return projected ? pick_step<bf16, float>(whole) : pick_step<bf16, bf16>(whole);
 }
 
-const void *rl_s6_step_f16(bool projected)
+const void *rl_s6_step_f16(bool projected, bool whole)
 {
-    return pick_step<f16>(projected);
+    return projected ? pick_step<f16, float>(whole) : pick_step<f16, f16>(whole);
 }

@@ -339,7 +339,8 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 store_states(panel, true);
             }
         }
-        for (int k = column; lane == 0 && k < 4 * Shape::CHANNELS; k += args.block_channels) (&tiles.flags[0][0])[k] = 0;
+        for (int k = column; lane == 0 && k < 4 * Shape::CHANNELS; k += args.block_channels)
+            (&tiles.flags[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
             load_rates(0);
             load_states(0, true);

@@ -3,7 +3,7 @@
 
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
-#include "selective_scan_step.cuh"
+#include "selective_scan_step_whole.cuh"
 
 using namespace selective_scan;
 
@@ -12,7 +12,9 @@ rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk)
     return pick_kernel<float, float>(walk);
 }
 
-const void *rl_s6_step_f32(void)
+const void *rl_s6_step_f32(bool whole)
 {
-    return kernel_address<selective_scan_step::step_kernel<float, float, float>>();
+    using namespace selective_scan_step;
+    return whole ? kernel_address<step_whole_kernel<float, float, float>>()
+                 : kernel_address<step_kernel<float, float, float>>();
 }

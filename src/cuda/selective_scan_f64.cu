@@ -3,7 +3,7 @@
 
 #include "s6_kernels.h"
 #include "selective_scan.cuh"
-#include "selective_scan_step.cuh"
+#include "selective_scan_step_whole.cuh"
 
 using namespace selective_scan;
 
@@ -15,7 +15,9 @@ rl_s6_kernel rl_s6_kernel_f64(rl_s6_walk walk)
     return {kernel_address<scan_kernel<double, double, double, Usual, FULL>>(), sizeof(Memory)};
 }
 
-const void *rl_s6_step_f64(void)
+const void *rl_s6_step_f64(bool whole)
 {
-    return kernel_address<selective_scan_step::step_kernel<double, double, double>>();
+    using namespace selective_scan_step;
+    return whole ? kernel_address<step_whole_kernel<double, double, double>>()
+                 : kernel_address<step_kernel<double, double, double>>();
 }

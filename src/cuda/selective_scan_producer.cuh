@@ -284,7 +284,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     {
         const int panels = args.panels, threads = blockDim.x;
         Stage next, after;
-        uint32_t done = 0; /* tiles whose y was complete at the last barrier, and is written */
+        uint32_t done = 0;       /* tiles whose y was complete at the last barrier, and is written */
         int panel = 0, wait = 2; /* of the consumers' stage; rounds until they have one */
         bool complete = false;
 #pragma unroll 1
