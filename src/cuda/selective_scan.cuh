@@ -81,7 +81,8 @@ __device__ inline int slot_of(int channel)
 template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
-    Quad<Acc> y[2][STEPS / GROUP][Shape::LANES + 1][Shape::CHANNELS + 2]; /* parts of 4 steps; the last: D x */
+    Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
+    Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
     int flags[4][Shape::CHANNELS];                                        /* Flag */
 };
 

@@ -6,6 +6,7 @@
  */
 template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
+    static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
     using Own = States<Acc, OWN>;
 
     const rl_s6_args &args;
@@ -128,19 +129,13 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         }
     }
 
-    /* Stores the lane's part of y of four steps, or adds it to what earlier panels have. */
+    /* Stores the lane's part of y of four steps. */
     __device__ void put(const Stage &stage, int step, const Acc *sum)
     {
-        Quad<Acc> &place = tiles.y[stage.tile & 1][step / GROUP][lane][slot_of(column)];
         Quad<Acc> part;
 #pragma unroll
         for (int s = 0; s < GROUP; s++) part.lane[s] = sum[s];
-        if (stage.panel > 0) {
-            const Quad<Acc> before = place;
-#pragma unroll
-            for (int s = 0; s < GROUP; s++) part.lane[s] += before.lane[s];
-        }
-        place = part;
+        tiles.y[stage.parity][step / GROUP][lane][slot_of(column)] = part;
     }
 
     /* What the fast order holds beside the states, from one anchor to the next. */
@@ -190,23 +185,26 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      */
     __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
     {
-        Acc sum[ANCHORED] = {}; /* all stored at the end: loads could not pass a store */
 #pragma unroll
-        for (int s = 0; s < ANCHORED; s++) {
-            const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-            const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
-            const Own b = *(const Own *)row;
-            Own c = {};
-            if (pass == FULL) c = *(const Own *)(row + PANEL);
-            walk.deltas += pair.delta;
+        for (int part = 0; part < ANCHORED; part += STORED) {
+            Acc sum[STORED] = {};
 #pragma unroll
-            for (int k = 0; k < OWN; k++) {
-                step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], s == 0);
-                if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
+            for (int s = 0; s < STORED; s++) {
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + part + s][column];
+                const Acc *row = tiles.bc[stage.parity][first + part + s] + lane * OWN;
+                const Own b = *(const Own *)row;
+                Own c = {};
+                if (pass == FULL) c = *(const Own *)(row + PANEL);
+                walk.deltas += pair.delta;
+#pragma unroll
+                for (int k = 0; k < OWN; k++) {
+                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], part + s == 0);
+                    if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
+                }
             }
-        }
 #pragma unroll
-        for (int s = 0; s < ANCHORED && pass == FULL; s += GROUP) put(stage, first + s, sum + s);
+            for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(stage, first + part + s, sum + s);
+        }
     }
 
     /*

@@ -141,6 +141,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         return size <= Limits<Acc>::tame;
     }
 
+    /* Where a channel's four steps of y are begun.  Nobody else comes here. */
+    __device__ Quad<Acc> &begun_of(const Stage &stage, int c) const
+    {
+        return tiles.begun[stage.tile & 1][first / GROUP][slot_of(column + c)];
+    }
+
     __device__ void put_skips(const Stage &stage)
     {
 #pragma unroll
@@ -148,7 +154,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             Quad<Acc> begun;
 #pragma unroll
             for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * value_of(s * ACROSS + c);
-            tiles.y[stage.tile & 1][first / GROUP][LANES][slot_of(column + c)] = begun;
+            begun_of(stage, c) = begun;
         }
     }
 
@@ -218,43 +224,35 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         if (stage.panel == 0 && count > 0) put_steps(stage);
     }
 
-    /* Four steps of a channel: what its lanes have of y, and D x. */
-    __device__ Quad<Acc> add_lanes(uint32_t tile, int c) const
+    /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
+    __device__ Quad<Acc> add_up(const Stage &stage, int c) const
     {
-        const auto &part = tiles.y[tile & 1][first / GROUP];
+        const auto &part = tiles.y[stage.parity][first / GROUP];
         const int slot = slot_of(column + c);
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
         for (int lane = 1; lane <= LANES; lane++) {
-            if (lane == LANES && !skips) break;
-            const Quad<Acc> more = part[lane][slot];
+            if (lane == LANES && !skips && stage.panel == 0) break;
+            const Quad<Acc> more = lane < LANES ? part[lane][slot] : begun_of(stage, c);
 #pragma unroll
             for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
         }
         return sum;
     }
 
-    /* y of the thread's steps of a tile, gated. */
-    __device__ void sum_up(uint32_t tile, int64_t left, Quad<Acc> (&sum)[ACROSS])
+    __device__ void pass_gate(int64_t left, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
-        if (args.z.data) fetch_steps(gates, z, args.z, left);
-#pragma unroll
-        for (int c = 0; c < ACROSS; c++) sum[c] = add_lanes(tile, c);
-        if (!args.z.data) return;
+        fetch_steps(gates, z, args.z, left);
+        z += STEPS * args.z.step;
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(gates[k / ACROSS].get(k % ACROSS)));
-        z += STEPS * args.z.step;
     }
 
-    /* Writes a finished tile of y.  Tiles come in order. */
-    __device__ void finish(uint32_t tile)
+    /* Writes four steps of y.  Tiles come in order. */
+    __device__ void write(int64_t left, const Quad<Acc> (&sum)[ACROSS])
     {
-        if (count == 0) return;
-        const int64_t left = task.piece.count - (int64_t)tile * STEPS;
-        Quad<Acc> sum[ACROSS];
-        sum_up(tile, left, sum);
         Few<T, ACROSS> out[GROUP];
 #pragma unroll
         for (int s = 0; s < GROUP; s++) {
@@ -275,25 +273,39 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         }
     }
 
+    /* What the consumers have of y at a stage; with the last panel the tile's y is complete. */
+    __device__ void collect(const Stage &stage)
+    {
+        if (count == 0) return;
+        const int64_t left = stage.left(task.piece.count);
+        Quad<Acc> sum[ACROSS];
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, c);
+        if (stage.panel + 1 < args.panels) {
+#pragma unroll
+            for (int c = 0; c < ACROSS; c++) begun_of(stage, c) = sum[c];
+            return;
+        }
+        if (args.z.data) pass_gate(left, sum);
+        write(left, sum);
+    }
+
     /*
-     * Round k fetches stage k, prepares stage k - 1 and finishes what the consumers, then at stage k - 2, had of the
-     * stage before.  Its first two rounds and the last are parts of the same loop, since a problem of a few stages
-     * waits mostly for instructions that it has not yet met.
+     * Round k fetches stage k, prepares stage k - 1 and collects y of stage k - 3, while the consumers are at stage
+     * k - 2.  The first rounds and the last are parts of the same loop, since a problem of a few stages waits mostly
+     * for instructions that it has not yet met.
      */
     __device__ void run()
     {
         const int panels = args.panels, threads = blockDim.x;
-        Stage next, after;
-        uint32_t done = 0;       /* tiles whose y was complete at the last barrier, and is written */
-        int panel = 0, wait = 2; /* of the consumers' stage; rounds until they have one */
-        bool complete = false;
+        Stage behind, next, after;
 #pragma unroll 1
-        while (true) {
-            if (complete) {
-                if (pass == FULL) finish(done); /* before its D x makes room for another */
-                done++;
+        for (int early = 3;; early -= early > 0) { /* rounds until there is a y to collect */
+            if (early == 0) {
+                if (pass == FULL) collect(behind); /* before the next tile's D x takes its place */
+                behind.advance(panels);
             }
-            if (wait < 2 && next.tile < task.tiles) {
+            if (early < 3 && next.tile < task.tiles) {
                 prepare(next);
                 next.advance(panels);
             }
@@ -301,13 +313,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 fetch(after);
                 after.advance(panels);
             }
-            if (done == task.tiles && wait == 0) return;
-            if (wait > 0) {
-                wait--;
-            } else {
-                complete = ++panel == panels;
-                if (complete) panel = 0;
-            }
+            if (early < 2 && behind.tile == task.tiles) return;
             /* First: the flags are clear, and the task before has left the tiles.  Then: a stage is prepared.  From
              * then on also: the tiles of the one before are used up, and its y is complete. */
             block_barrier(threads);
