@@ -6,18 +6,26 @@
 
 /* The shape of a block's work: the picture is in selective_scan_back.cuh. */
 enum {
+    RL_S6_BACK_STEPS = 16,         /* of a tile */
     RL_S6_BACK_OWN = 2,            /* channels of a thread */
     RL_S6_BACK_WARP = 16,          /* channels of a warp */
-    RL_S6_BACK_CHANNELS = 128,     /* of a block, at most */
+    RL_S6_BACK_CHANNELS = 64,      /* of a block, at most */
     RL_S6_BACK_CHANNELS_F64 = 32,  /* the same in float64 */
-    RL_S6_BACK_CHANNEL_THREADS = 2 /* threads of a block for each of its channels */
+    RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
+    RL_S6_BACK_BLOCKS = 3          /* of the walk that a multiprocessor has at a time */
 };
 
 /*
  * What a chunk holds that the fast order cannot take: in the low bits the first of its tiles that has it for the
- * states, or RL_S6_BACK_NONE; and whether it has any for the gradients.
+ * states, or RL_S6_BACK_NONE; whether it has any for the gradients; and whether any of the channel's states has been
+ * run again.
  */
-enum { RL_S6_BACK_NONE = (1 << 30) - 1, RL_S6_BACK_WILD_GRADIENTS = 1 << 30, RL_S6_BACK_LAST_PLAIN = 65534 };
+enum {
+    RL_S6_BACK_NONE = (1 << 29) - 1,
+    RL_S6_BACK_WILD_GRADIENTS = 1 << 29,
+    RL_S6_BACK_RUN_AGAIN = 1 << 30,
+    RL_S6_BACK_LAST_PLAIN = 65534
+};
 
 /* A gradient of a parameter: [channels, states], or [channels] with no stride along states. */
 typedef struct rl_s6_target {
@@ -27,7 +35,7 @@ typedef struct rl_s6_target {
 } rl_s6_target;
 
 /*
- * Time is cut into chunks as in the forward scan, and chunks into tiles of RL_S6_STEPS steps.  Without a cut a task
+ * Time is cut into chunks as in the forward scan, and chunks into tiles of RL_S6_BACK_STEPS steps.  Without a cut a task
  * takes `run` sequences one after the other, so that their parameters' gradients are one sum.  A `piece` is a chunk,
  * or such a run of sequences.
  *
@@ -45,11 +53,12 @@ typedef struct rl_s6_back_args {
     bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
     bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
 
-    void *kept;        /* [tiles, channels, states] Acc: the state before a tile, but for a chunk's first */
+    void *kept;        /* [tiles, blocks, panels, 2, threads, 4] Acc: the state before a tile, but for a chunk's
+                          first, as the threads hold them (place_of in selective_scan_back.cuh) */
     void *kept_sums;   /* [tiles, channels] Acc: the sum of the chunk's step sizes before it */
-    void *ends;        /* [sequences, chunks, channels, states] Acc: what a chunk leaves, started from zero; then the
-                          states that it starts from.  This and the next only where there are chunks */
-    void *backs;       /* the same of the gradients that run against time */
+    void *ends;        /* [sequences, chunks, ...] likewise: what a chunk leaves, started from zero; then the states
+                          that it starts from.  This and the next only where there are chunks */
+    void *backs;       /* [sequences, chunks, channels, states] Acc: the same of the gradients that run against time */
     double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
     int32_t *wild;     /* [sequences, chunks, channels]: what of a chunk needs the loop's order */
     uint16_t *plain;   /* [sequences, chunks, channels, states]: the first of a chunk's tiles of which `kept` is the

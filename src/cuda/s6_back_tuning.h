@@ -30,19 +30,28 @@ static inline int64_t rl_s6_back_share(int64_t length, int64_t chunks)
 }
 
 /*
- * How long `chunks` take, in steps: in the walk a multiprocessor has one block at a time, and rounds of them do not
- * overlap.  The summaries want two at least, so that one computes while another loads: an eighth is their share.
+ * How long `chunks` take, in quarter steps of a full multiprocessor: rounds of blocks do not overlap, and the fewer
+ * blocks of the last share a multiprocessor, the faster each of them is.  A cut costs the summaries' way back.
  */
 static inline int64_t rl_s6_back_time(int64_t tasks, int64_t length, int64_t chunks, int sms)
 {
-    int64_t time = rl_s6_ceil(tasks * chunks, sms) * (rl_s6_back_share(length, chunks) + RL_S6_BACK_ENTRY);
-    return tasks * chunks < 2 * (int64_t)sms ? time + time / 8 : time;
+    const int64_t blocks = tasks * chunks, round = (int64_t)sms * RL_S6_BACK_BLOCKS;
+    const int64_t rest = rl_s6_ceil(blocks % round, sms);
+    const int64_t quarters = blocks / round * 4 + (rest ? rest + 1 : 0);
+    const int64_t time = quarters * (rl_s6_back_share(length, chunks) + RL_S6_BACK_ENTRY);
+    return time + time * (chunks - 1) / (8 * chunks);
 }
 
 /* Bytes that chunks need: their ends, their parameters' gradients, their sums. */
 static inline int64_t rl_s6_back_chunk_bytes(int64_t sequences, int64_t channels, int64_t states, int64_t element)
 {
     return sequences * channels * (states * (3 * element + 2) + 2 * element + 12);
+}
+
+/* Numbers of the states of all channels in the threads' order. */
+static inline int64_t rl_s6_back_matrix(const rl_s6_args *scan)
+{
+    return scan->blocks * scan->panels * scan->block_channels * RL_S6_PANEL;
 }
 
 #endif

@@ -8,12 +8,14 @@
  *             states and decays kept in registers, then back
  *   sum       over the blocks of channels, and over chunks
  *
- * Those that walk have one picture.  A block serves up to 128 channels of one group, in tiles of 32 steps and panels
- * of 16 states:
+ * Those that walk have one picture.  A block serves up to 64 channels of one group, in tiles of 16 steps (the summary:
+ * two at a time) and panels of 16 states:
  *
  *     warp   = 16 channels: 8 pairs of them x 4 lanes with 4 states each
  *     thread = (pair, lane)    2 channels x 4 states, so that B and C are read once for two channels, and dB and dC
  *                              are summed over two before lanes exchange anything
+ *
+ * Blocks are small so that a multiprocessor holds several, of which some compute while others load.
  *
  * Lane bits, low to high: pair 0, the state lane's two, the pair's others.  Neighbouring threads read the same B and
  * C, threads two apart the same δ: shared memory serves such pairs in one access.
@@ -30,11 +32,10 @@
 namespace selective_scan_back
 {
 
-constexpr int TILE = RL_S6_STEPS, PANEL = RL_S6_PANEL, LANES = RL_S6_LANES, STATES = RL_S6_OWN;
+constexpr int TILE = RL_S6_BACK_STEPS, PANEL = RL_S6_PANEL, LANES = RL_S6_LANES, STATES = RL_S6_OWN;
 constexpr int OWN = RL_S6_BACK_OWN, WARP = RL_S6_BACK_WARP;
-constexpr int ROWS = 8;            /* of a tile that a block prepares at a time */
-constexpr int QUADS = TILE / ROWS; /* of every tensor that a thread prepares */
-constexpr int ORDERS = 4;          /* of the states of a lane: see Lane */
+constexpr int ROWS = 8;   /* of a tile that a block prepares at a time */
+constexpr int ORDERS = 4; /* of the states of a lane: see Lane */
 
 template <typename Acc> constexpr int CHANNELS = sizeof(Acc) == 4 ? RL_S6_BACK_CHANNELS : RL_S6_BACK_CHANNELS_F64;
 template <typename Acc> constexpr int THREADS = CHANNELS<Acc> *RL_S6_BACK_CHANNEL_THREADS;
@@ -87,19 +88,29 @@ __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, i
 
 /* The channels of a block. */
 struct Block {
-    int64_t index, group, channel; /* the first channel */
-    int channels;                  /* that exist */
+    int64_t number, index, group, channel; /* of all, in the group; the first channel */
+    int channels;                          /* that exist */
 };
 
-__device__ inline Block locate_block(const rl_s6_args &args, int64_t index)
+__device__ inline Block locate_block(const rl_s6_args &args, int64_t number)
 {
     Block block;
-    block.group = index / args.blocks_per_group;
-    block.index = index - block.group * args.blocks_per_group;
+    block.number = number;
+    block.group = number / args.blocks_per_group;
+    block.index = number - block.group * args.blocks_per_group;
     const int64_t in_group = block.index * args.block_channels, left = args.group_channels - in_group;
     block.channel = block.group * args.group_channels + in_group;
     block.channels = left < args.block_channels ? (int)left : args.block_channels;
     return block;
+}
+
+/*
+ * Where a step of a channel lies in its row of a tile: so that neither the fours of channels that prepare steps nor
+ * the neighbours that walk them meet in a bank.
+ */
+__device__ inline int slot_of(int column)
+{
+    return column ^ (column / 8 & 3);
 }
 
 /*
@@ -127,51 +138,40 @@ struct Lane {
     }
 };
 
-template <typename T, typename Acc> __device__ inline void load_quad_of(const void *data, Acc (&to)[4])
+/*
+ * States in memory as threads hold them: [row, block, panel, own channel, thread], four in their own order each.  The
+ * first number of a thread, and the step from one of its channels to the other.
+ */
+__device__ inline int64_t place_of(const rl_s6_args &args, const Block &block, int64_t row, int panel)
 {
-    const Quad<T> quad = *(const Quad<T> *)data;
-#pragma unroll
-    for (int k = 0; k < 4; k++) to[k] = (Acc)widen(quad.get(k));
+    return (((row * args.blocks + block.number) * args.panels + panel) * OWN * blockDim.x + threadIdx.x) * STATES;
 }
-template <typename T, typename Acc> __device__ inline void store_quad_of(void *data, const Acc (&from)[4])
+__device__ inline int64_t place_step()
 {
-    Quad<T> quad = {};
-#pragma unroll
-    for (int k = 0; k < 4; k++) quad.set(k, narrow<T>(from[k]));
-    *(Quad<T> *)data = quad;
+    return (int64_t)blockDim.x * STATES;
 }
 
-/* Four neighbours of a type known only at run time, of which `count` exist; `wide` as in elements.cuh. */
-template <typename Acc>
-__device__ inline void load_four(const void *data, int dtype, int64_t lane, int count, bool wide, Acc (&to)[4])
+/* The same of one state of a channel. */
+__device__ inline int64_t place_of_state(const rl_s6_args &args, int64_t row, int64_t channel, int64_t state)
 {
-    if (wide && count == 4 && dtype == RILL_F32)
-        load_quad_of<float>(data, to);
-    else if (wide && count == 4 && dtype == RILL_BF16)
-        load_quad_of<bf16>(data, to);
-    else if (wide && count == 4 && dtype == RILL_F16)
-        load_quad_of<f16>(data, to);
-    else
-#pragma unroll 1
-        for (int k = 0; k < 4; k++) {
-            const Acc value = k < count ? load_any<Acc>(data, dtype, k * lane) : Acc(0);
-#pragma unroll
-            for (int i = 0; i < 4; i++) to[i] = i == k ? value : to[i]; /* no index known only at run time */
-        }
+    const int64_t group = channel / args.group_channels, in_group = channel - group * args.group_channels;
+    const int64_t index = in_group / args.block_channels, block = group * args.blocks_per_group + index;
+    const int column = (int)(in_group - index * args.block_channels), threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
+    const int low = column % (WARP / OWN), lane = (int)(state % PANEL) / STATES;
+    const int own = (column / (WARP / OWN) & 1) ^ lane / 2;
+    const int thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * (low / 2);
+    return (((row * args.blocks + block) * args.panels + state / PANEL) * OWN + own) * threads * STATES +
+           thread * STATES + state % STATES;
 }
-template <typename Acc>
-__device__ inline void store_four(void *data, int dtype, int64_t lane, int count, bool wide, const Acc (&from)[4])
+
+/* From a lane's own order to that of its slots, or back. */
+template <typename Acc> __device__ inline void turn(int order, Acc (&four)[STATES])
 {
-    if (wide && count == 4 && dtype == RILL_F32)
-        store_quad_of<float>(data, from);
-    else if (wide && count == 4 && dtype == RILL_BF16)
-        store_quad_of<bf16>(data, from);
-    else if (wide && count == 4 && dtype == RILL_F16)
-        store_quad_of<f16>(data, from);
-    else
-#pragma unroll 1
-        for (int k = 0; k < count; k++)
-            store_any<Acc>(data, dtype, k * lane, k == 0 ? from[0] : k == 1 ? from[1] : k == 2 ? from[2] : from[3]);
+    Acc once[STATES];
+#pragma unroll
+    for (int k = 0; k < STATES; k++) once[k] = order & 1 ? four[k ^ 1] : four[k];
+#pragma unroll
+    for (int k = 0; k < STATES; k++) four[k] = order & 2 ? once[k ^ 2] : once[k];
 }
 
 /* exp(δ A) of a tame step; rate_of(A) goes with it, and scale_of turns a sum with rates into one with A. */
@@ -199,6 +199,24 @@ __device__ inline float long_decay(float rate, float deltas)
 __device__ inline double long_decay(double rate, double deltas)
 {
     return exp(rate * deltas);
+}
+/* The same where its error goes no further than the state before one tile. */
+__device__ inline float distant_decay(float rate, float deltas)
+{
+    return exp2_rough(rate * deltas);
+}
+__device__ inline double distant_decay(double rate, double deltas)
+{
+    return exp(rate * deltas);
+}
+/* Products that stay products: the compiler must not merge them into sums in one place and not in another. */
+__device__ inline float product(float x, float y)
+{
+    return __fmul_rn(x, y);
+}
+__device__ inline double product(double x, double y)
+{
+    return __dmul_rn(x, y);
 }
 template <typename Acc> __device__ inline Acc rate_unit()
 {
@@ -234,6 +252,8 @@ __device__ inline double gate_slope(double value)
     const double sigma = 1.0 / (1.0 + exp(-value));
     return sigma * (1.0 + value * (1.0 - sigma));
 }
+
+#include "selective_scan_back_rows.cuh"
 
 #include "selective_scan_back_prepare.cuh"
 

@@ -41,6 +41,15 @@ template <typename Acc> struct Carrier {
     {
         return row(chunk) * args.scan.states + state;
     }
+    /* In what is laid out by threads. */
+    __device__ Acc &kept(const Chunk &chunk, int64_t tile) const
+    {
+        return ((Acc *)args.kept)[place_of_state(args.scan, chunk.kept + tile, channel, state)];
+    }
+    __device__ Acc &end(int64_t chunk) const
+    {
+        return ((Acc *)args.ends)[place_of_state(args.scan, sequence * args.scan.chunks + chunk, channel, state)];
+    }
     __device__ Acc load_state(const rl_s6_state &view) const
     {
         const int64_t at = sequence * view.sequence + channel * view.channel + state * view.state;
@@ -66,17 +75,12 @@ template <typename Acc> struct Carrier {
         return size[0];
     }
 
-    __device__ int64_t kept_row(const Chunk &chunk, int64_t tile) const
-    {
-        return (chunk.kept + tile) * args.scan.channels + channel;
-    }
-
     /* The state before a tile, of a chunk that starts from h, as the walk back takes it. */
     __device__ Acc before(const Chunk &chunk, int64_t tile, Acc h) const
     {
         if (tile == 0) return h;
-        const Acc kept = ((const Acc *)args.kept)[kept_row(chunk, tile) * args.scan.states + state];
-        return fma(long_decay(rate_of(a), ((const Acc *)args.kept_sums)[kept_row(chunk, tile)]), h, kept);
+        const Acc deltas = ((const Acc *)args.kept_sums)[(chunk.kept + tile) * args.scan.channels + channel];
+        return fma(distant_decay(rate_of(a), deltas), h, kept(chunk, tile));
     }
 
     /* The first tile of a chunk that must be run in the loop's own order: those before it keep their bits. */
@@ -101,9 +105,9 @@ template <typename Acc> struct Carrier {
         bool fresh = first == 0 && piece.starts && !args.scan.h_init.data;
         h = before(chunk, first, h);
         args.plain[place(index)] = (uint16_t)(first + 1);
+        atomicOr(&args.wild[row(index)], RL_S6_BACK_RUN_AGAIN);
         for (int64_t k = first * TILE; k < piece.count; k++) {
-            if (k > first * TILE && k % TILE == 0)
-                ((Acc *)args.kept)[kept_row(chunk, k / TILE) * args.scan.states + state] = h;
+            if (k > first * TILE && k % TILE == 0) kept(chunk, k / TILE) = h;
             const Acc size = load_size(piece, k), x = load(args.scan.x, piece, k);
             const Acc input = size * x * load_input(args.scan.B, piece, k);
             h = fresh ? input : advance(exponential(size * a), h, input);
@@ -132,8 +136,7 @@ template <typename Acc> struct Carrier {
     {
         const Chunk chunk = locate_chunk(args.scan, sequence, 0);
         if (chunk.tiles <= 1) return true;
-        const int64_t last = (chunk.kept + chunk.tiles - 1) * args.scan.channels + channel;
-        return is_finite(((const Acc *)args.kept)[last * args.scan.states + state]);
+        return is_finite(kept(chunk, chunk.tiles - 1));
     }
 
     __device__ void carry_whole() const
@@ -155,13 +158,13 @@ template <typename Acc> struct Carrier {
         double sum[AHEAD];
         int wild[AHEAD];
     };
-    __device__ void load_summaries(Summaries &of, const void *from, int64_t first) const
+    __device__ void load_summaries(Summaries &of, bool forward, int64_t first) const
     {
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
             const int64_t chunk = first + k;
             if (chunk < 0 || chunk >= args.scan.chunks) continue;
-            of.local[k] = ((const Acc *)from)[place(chunk)];
+            of.local[k] = forward ? end(chunk) : ((const Acc *)args.backs)[place(chunk)];
             of.sum[k] = args.step_sums[row(chunk)];
             of.wild[k] = args.wild[row(chunk)];
         }
@@ -179,11 +182,11 @@ template <typename Acc> struct Carrier {
         Acc h = load_state(args.scan.h_init), next;
         for (int64_t first = 0; first < args.scan.chunks; first += AHEAD) {
             Summaries of;
-            load_summaries(of, args.ends, first);
+            load_summaries(of, true, first);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
                 if (first + k >= args.scan.chunks) continue;
-                ((Acc *)args.ends)[place(first + k)] = h;
+                end(first + k) = h;
                 args.plain[place(first + k)] = RL_S6_BACK_LAST_PLAIN + 1;
                 const bool tame = pass(of, k, h, next) && has_none(of.wild[k]);
                 h = tame ? next : run_forward(first + k, of.wild[k], h);
@@ -196,7 +199,7 @@ template <typename Acc> struct Carrier {
         Acc G = load_state(args.dh_final), next;
         for (int64_t last = args.scan.chunks - 1; last >= 0; last -= AHEAD) {
             Summaries of;
-            load_summaries(of, args.backs, last - (AHEAD - 1));
+            load_summaries(of, false, last - (AHEAD - 1));
 #pragma unroll
             for (int k = AHEAD - 1; k >= 0; k--) {
                 const int64_t chunk = last - (AHEAD - 1) + k;

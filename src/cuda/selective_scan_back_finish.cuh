@@ -1,115 +1,138 @@
 /* What is done with the sums of a tile, which selective_scan_back_walk.cu includes in its namespace. */
 
 template <typename Acc> struct Finisher {
+    using Prepares = Preparer<Acc, TILE, true>;
+    static constexpr int QUADS = Prepares::QUADS;
+
     const rl_s6_back_args &args;
     const Block &block;
-    const Preparer<Acc, true> &preparer; /* a thread finishes the quads that it has prepared */
+    const Prepares &preparer; /* a thread finishes the quads that it has prepared */
     Tiles<Acc> &tiles;
+    const Rows &rows;
+    int steps; /* of the tile */
 
-    __device__ Finisher(const rl_s6_back_args &args, const Block &block, const Preparer<Acc, true> &preparer,
-                        Tiles<Acc> &tiles)
-        : args(args), block(block), preparer(preparer), tiles(tiles)
+    __device__ Finisher(const rl_s6_back_args &args, const Block &block, const Prepares &preparer, Tiles<Acc> &tiles,
+                        const Rows &rows, int steps)
+        : args(args), block(block), preparer(preparer), tiles(tiles), rows(rows), steps(steps)
     {
     }
 
     /* dz = dy u σ(z) (1 + z (1 - σ(z))), u being the sums that the gate multiplies. */
-    __device__ void finish_gate(const Piece &piece, int64_t first, int quad, const Acc (&x)[4],
-                                const Acc (&skip)[4]) const
+    __device__ void finish_gate(int i, const Raw<Acc> &raw_z, const Raw<Acc> &raw_dy, const Acc (&x)[4],
+                                const Four<Acc> &skip) const
     {
         Acc dz[4] = {};
         if (args.dy.data) {
+            const Four<Acc> sums = *(const Four<Acc> *)&tiles.outputs[preparer.row + i * ROWS][preparer.column];
             Acc z[4], dy[4];
-            preparer.load(preparer.column_of(args.scan.z, piece, first), quad, z);
-            preparer.load(preparer.column_of(args.dy, piece, first), quad, dy);
+            preparer.unpack_quad(raw_z, OF_Z, z);
+            preparer.unpack_quad(raw_dy, OF_DY, dy);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                Acc sum = tiles.outputs[preparer.row + quad * ROWS][preparer.column + k];
-                if (args.scan.D.data) sum += skip[k] * x[k];
+                Acc sum = sums.state[k];
+                if (args.scan.D.data) sum += skip.state[k] * x[k];
                 dz[k] = dy[k] * sum * gate_slope(z[k]);
             }
         }
-        preparer.store(preparer.column_of(args.dz, piece, first), quad, dz);
+        preparer.store(rows, OF_DZ, i, dz);
     }
 
     /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
-    __device__ void finish_quad(int at, const Acc (&x)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
+    __device__ void finish_quad(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
     {
         const int column = preparer.column;
+        const bool skips = args.dy.data && args.scan.D.data;
         const Four<Acc> along_B = *(const Four<Acc> *)&tiles.sums[at][0][column];
         const Four<Acc> along_delta = *(const Four<Acc> *)&tiles.sums[at][1][column];
-        Four<Acc> &bias = *(Four<Acc> *)&tiles.parameters[1][preparer.row][column];
+        Four<Acc> &dD = *(Four<Acc> *)&tiles.shares[0][preparer.row][column];
+        Four<Acc> &bias = *(Four<Acc> *)&tiles.shares[1][preparer.row][column];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const Step<Acc> own = tiles.step[at][column + k];
+            const Step<Acc> own = tiles.step[at][slot_of(column + k)];
             const Acc along_x = args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
             const Acc whole = along_delta.state[k] + along_x;
             dx[k] = own.delta * along_B.state[k];
             ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
             bias.state[k] += ddelta[k];
-        }
-    }
-    __device__ void finish_skip(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4]) const
-    {
-        Four<Acc> &dD = *(Four<Acc> *)&tiles.parameters[0][preparer.row][preparer.column];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const Acc du = tiles.step[at][preparer.column + k].du;
-            dx[k] += du * skip[k];
-            dD.state[k] += du * x[k];
+            if (!skips) continue;
+            dx[k] += own.du * skip[k];
+            dD.state[k] += own.du * x[k];
         }
     }
 
-    __device__ void finish_steps(const Piece &piece, int64_t first, int steps) const
+    __device__ void finish_steps() const
     {
-        const Column x_column(preparer.column_of(args.scan.x, piece, first));
-        const Column dx_column(preparer.column_of(args.dx, piece, first));
-        const Column ddelta_column(preparer.column_of(args.ddelta, piece, first));
-        Acc skip[4], x[QUADS][4];
-        if (preparer.count == 0) return;
-        preparer.load_parameter(args.scan.D, skip);
+        const bool gates = args.dz.data && args.dy.data;
+        if (preparer.left <= 0) return;
+        const Four<Acc> skip = *(const Four<Acc> *)&tiles.vectors.skip[preparer.column];
+        Raw<Acc> raw_x[QUADS], raw_z[QUADS], raw_dy[QUADS];
+        preparer.load(rows, OF_X, steps, raw_x);
+        preparer.load(rows, OF_Z, gates ? steps : 0, raw_z);
+        preparer.load(rows, OF_DY, gates ? steps : 0, raw_dy);
 #pragma unroll
-        for (int quad = 0; quad < QUADS; quad++) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) x[quad][k] = 0;
-            if (preparer.row + quad * ROWS < steps) preparer.load(x_column, quad, x[quad]);
-        }
-#pragma unroll
-        for (int quad = 0; quad < QUADS; quad++) {
-            const int at = preparer.row + quad * ROWS;
-            Acc dx[4], ddelta[4];
+        for (int i = 0; i < QUADS; i++) {
+            const int at = preparer.row + i * ROWS;
+            Acc x[4], dx[4], ddelta[4];
             if (at >= steps) continue;
-            finish_quad(at, x[quad], dx, ddelta);
-            if (args.dy.data && args.scan.D.data) finish_skip(at, x[quad], skip, dx);
-            if (args.dx.data) preparer.store(dx_column, quad, dx);
-            if (args.ddelta.data) preparer.store(ddelta_column, quad, ddelta);
-            if (args.dz.data) finish_gate(piece, first, quad, x[quad], skip);
+            preparer.unpack_quad(raw_x[i], OF_X, x);
+            finish_quad(at, x, skip.state, dx, ddelta);
+            if (args.dx.data) preparer.store(rows, OF_DX, i, dx);
+            if (args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
+            if (args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
         }
     }
 
-    /* Adds the warps' dB and dC: where they belong, or as the block's share of them. */
-    __device__ void finish_inputs(const Piece &piece, int64_t first, int panel, int steps) const
+    /* Four numbers of dB or dC where they belong. */
+    __device__ void store_inputs(const Piece &piece, int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
     {
+        const rl_s6_view &view = kind ? args.dC : args.dB;
+        const int64_t left = args.scan.states - state;
+        if (!view.data) return;
+        const int64_t to = first_row(args.scan, view, piece) + step * view.step + block.group * view.group +
+                           state * view.lane;
+        store_four((char *)view.data + to * bytes_of(view), view, view.wide && left >= 4, left < 4 ? (int)left : 4,
+                   sum);
+    }
+
+    /* The same as the block's share of them. */
+    __device__ void share_inputs(const Piece &piece, int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
+    {
+        const int64_t time = args.scan.reverse ? piece.row - step : piece.row + step;
+        const int64_t row = block.number * args.rows + piece.batch * args.scan.length + time;
+        Acc *to = (Acc *)args.bc_parts + (row * 2 + kind) * args.scan.states + state;
+        if (args.scan.states % STATES == 0) {
+            Four<Acc> four;
+#pragma unroll
+            for (int k = 0; k < STATES; k++) four.state[k] = sum[k];
+            *(Four<Acc> *)to = four;
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < STATES; k++)
+            if (state + k < args.scan.states) to[k] = sum[k];
+    }
+
+    /* Adds the warps' dB and dC. */
+    __device__ void finish_inputs(const Piece &piece, int64_t first, int panel) const
+    {
+        constexpr int FOURS = 2 * PANEL / STATES;
         const int warps = blockDim.x / 32;
-        for (int i = threadIdx.x; i < steps * 2 * PANEL; i += blockDim.x) {
-            const int at = i / (2 * PANEL), number = i % (2 * PANEL), kind = number / PANEL;
+        for (int i = threadIdx.x; i < steps * FOURS; i += blockDim.x) {
+            const int at = i / FOURS, number = i % FOURS * STATES, kind = number / PANEL;
             const int64_t state = (int64_t)panel * PANEL + number % PANEL;
+            const int from = number ^ (at & 1) * PANEL;
             if (state >= args.scan.states) continue;
-            Acc sum = tiles.bc[0][at][number];
-            for (int warp = 1; warp < warps; warp++) sum += tiles.bc[warp][at][number];
-            if (kind && !args.dy.data) sum = 0; /* also of an infinite state */
-            const rl_s6_view &view = kind ? args.dC : args.dB;
-            if (!view.data) continue;
-            if (args.add_groups) {
-                store_any(view.data, view.dtype,
-                          first_row(args.scan, view, piece) + (first + at) * view.step + block.group * view.group +
-                              state * view.lane,
-                          sum);
-                continue;
+            Four<Acc> sum = *(const Four<Acc> *)&tiles.bc[0][at][from];
+            for (int warp = 1; warp < warps; warp++) {
+                const Four<Acc> more = *(const Four<Acc> *)&tiles.bc[warp][at][from];
+#pragma unroll
+                for (int k = 0; k < STATES; k++) sum.state[k] += more.state[k];
             }
-            const int64_t time = args.scan.reverse ? piece.row - first - at : piece.row + first + at;
-            const int64_t row = (block.group * args.scan.blocks_per_group + block.index) * args.rows +
-                                piece.batch * args.scan.length + time;
-            ((Acc *)args.bc_parts)[(row * 2 + kind) * args.scan.states + state] = sum;
+            if (kind && !args.dy.data) sum = {}; /* also of an infinite state */
+            if (args.add_groups)
+                store_inputs(piece, first + at, kind, state, sum.state);
+            else
+                share_inputs(piece, first + at, kind, state, sum.state);
         }
     }
 };
@@ -122,7 +145,7 @@ __device__ void finish_parameters(const rl_s6_back_args &args, const Block &bloc
     for (int column = threadIdx.x; column < block.channels; column += blockDim.x) {
         Acc sum[2] = {};
         for (int row = 0; row < ROWS; row++)
-            for (int kind = 0; kind < 2; kind++) sum[kind] += tiles.parameters[kind][row][column];
+            for (int kind = 0; kind < 2; kind++) sum[kind] += tiles.shares[kind][row][column];
         const int64_t at = index * args.scan.channels + block.channel + column;
         ((Acc *)args.D_parts)[at] = sum[0];
         ((Acc *)args.bias_parts)[at] = sum[1];

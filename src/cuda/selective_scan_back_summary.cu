@@ -18,10 +18,14 @@ using namespace selective_scan_back;
 namespace
 {
 
+constexpr int SPAN = 2 * TILE; /* steps that are walked from zero: two tiles of the walk back */
+
 template <typename Acc> struct Tiles {
-    Step<Acc> step[TILE][CHANNELS<Acc>];
-    alignas(16) Acc B[TILE][1][PANEL], C[TILE][1][PANEL];
+    Step<Acc> step[SPAN][CHANNELS<Acc>];
+    alignas(16) Acc B[SPAN][1][PANEL], C[SPAN][1][PANEL];
+    Parameters<Acc> vectors;
     int flags[CHANNELS<Acc>], first[CHANNELS<Acc>]; /* the first tile with a wild state */
+    Rows rows[2];                                   /* of a span and the next */
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
@@ -60,9 +64,21 @@ template <typename Acc, bool split> struct Summary {
     {
         return chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
     }
+    __device__ void store_states(void *to, int64_t row, int panel, const Acc (&from)[OWN][STATES]) const
+    {
+        Acc *const first = (Acc *)to + place_of(args.scan, block, row, panel);
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            Four<Acc> four;
+#pragma unroll
+            for (int k = 0; k < STATES; k++) four.state[k] = from[j][k];
+            *(Four<Acc> *)(first + j * place_step()) = four;
+        }
+    }
 
     __device__ void load_panel(int64_t tile, int panel)
     {
+        const Acc *const kept = (const Acc *)args.kept + place_of(args.scan, block, chunk.kept + tile, panel);
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
@@ -71,95 +87,143 @@ template <typename Acc, bool split> struct Summary {
                 if (!has(j, panel, k)) continue;
                 rate[j][k] = rate_of(load_A<Acc>(args.scan, channel(j), state(panel, k)));
                 if (tile == 0) continue;
-                h[j][k] = ((const Acc *)args.kept)[place(chunk.kept + tile, j, panel, k)];
+                h[j][k] = kept[j * place_step() + k];
                 if (split) back[j][k] = ((const Acc *)args.backs)[place(end_row(), j, panel, k)];
             }
     }
 
-    __device__ void store_panel(int64_t tile, int panel, bool leave)
+    /* After a span; `leave`: what runs against time is in memory from here on. */
+    __device__ void store_panel(int64_t next, int panel, bool leave) const
     {
-        const bool last = tile + 1 == chunk.tiles;
+        if (next < chunk.tiles) store_states(args.kept, chunk.kept + next, panel, h);
+        if (split && next >= chunk.tiles) store_states(args.ends, end_row(), panel, h);
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                if (!has(j, panel, k)) continue;
-                if (!last) ((Acc *)args.kept)[place(chunk.kept + tile + 1, j, panel, k)] = h[j][k];
-                if (split && last) ((Acc *)args.ends)[place(end_row(), j, panel, k)] = h[j][k];
-                if (split && leave) ((Acc *)args.backs)[place(end_row(), j, panel, k)] = back[j][k];
-            }
+            for (int k = 0; k < STATES; k++)
+                if (split && leave && has(j, panel, k)) ((Acc *)args.backs)[place(end_row(), j, panel, k)] = back[j][k];
     }
 
-    /* A tile from zero, then joined to what came before it; returns its sums of step sizes. */
-    __device__ void walk(Acc (&sum)[OWN])
+    /* What a span has made of zero. */
+    struct Local {
+        Acc h[OWN][STATES], product[OWN][STATES], gradient[OWN][STATES], sum[OWN];
+    };
+
+    template <bool backs> __device__ void walk_tile(int first, Local &local) const
     {
-        Acc local[OWN][STATES] = {}, product[OWN][STATES], gradient[OWN][STATES] = {};
-#pragma unroll
-        for (int j = 0; j < OWN; j++) {
-            sum[j] = 0;
-#pragma unroll
-            for (int k = 0; k < STATES; k++) product[j][k] = 1;
-        }
 #pragma unroll 4
-        for (int t = 0; t < TILE; t++) {
+        for (int t = first; t < first + TILE; t++) {
             const Four<Acc> b = *(const Four<Acc> *)&tiles.B[t][0][lane.lane * STATES];
             Four<Acc> c = {};
-            if (split) c = *(const Four<Acc> *)&tiles.C[t][0][lane.lane * STATES];
+            if (backs) c = *(const Four<Acc> *)&tiles.C[t][0][lane.lane * STATES];
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
-                const Step<Acc> step = tiles.step[t][lane.column_of(j)];
-                sum[j] += step.delta;
+                const Step<Acc> step = tiles.step[t][slot_of(lane.column_of(j))];
+                local.sum[j] += step.delta;
 #pragma unroll
                 for (int k = 0; k < STATES; k++) {
                     const Acc decay = decay_of(step.delta, rate[j][k]);
-                    local[j][k] = fma(decay, local[j][k], step.input * b.state[k]);
-                    if (!split) continue;
-                    product[j][k] *= decay;
-                    gradient[j][k] = fma(product[j][k], step.du * c.state[k], gradient[j][k]);
+                    local.h[j][k] = fma(decay, local.h[j][k], step.input * b.state[k]);
+                    if (!backs) continue;
+                    local.product[j][k] *= decay;
+                    local.gradient[j][k] = fma(local.product[j][k], step.du * c.state[k], local.gradient[j][k]);
                 }
             }
         }
+    }
+
+    __device__ void store_sums(int64_t tile, const Acc (&sum)[OWN]) const
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+            if (lane.lane == 0 && lane.column_of(j) < block.channels)
+                ((Acc *)args.kept_sums)[(chunk.kept + tile) * args.scan.channels + channel(j)] = deltas[j] + sum[j];
+    }
+
+    /* The states between the span's two tiles, which begins at `tile`. */
+    __device__ void store_middle(int64_t tile, int panel, const Local &local) const
+    {
+        Acc middle[OWN][STATES];
+        if (tile + 1 >= chunk.tiles) return;
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
+            for (int k = 0; k < STATES; k++)
+                middle[j][k] = fma(distant_decay(rate[j][k], local.sum[j]), h[j][k], local.h[j][k]);
+        store_states(args.kept, chunk.kept + tile + 1, panel, middle);
+        if (panel == 0) store_sums(tile + 1, local.sum);
+    }
+
+    /* A span from zero, then joined to what came before it; leaves its sums of step sizes. */
+    template <bool backs> __device__ void walk(int64_t tile, int panel, Acc (&sum)[OWN])
+    {
+        Local local = {};
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+#pragma unroll
+            for (int k = 0; k < STATES; k++) local.product[j][k] = 1;
+        walk_tile<backs>(0, local);
+        store_middle(tile, panel, local);
+        if (tile + 1 < chunk.tiles) walk_tile<backs>(TILE, local);
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            sum[j] = local.sum[j];
+#pragma unroll
             for (int k = 0; k < STATES; k++) {
-                h[j][k] = fma(long_decay(rate[j][k], sum[j]), h[j][k], local[j][k]);
-                if (split) back[j][k] = fma(long_decay(rate[j][k], deltas[j]), gradient[j][k], back[j][k]);
+                h[j][k] = fma(long_decay(rate[j][k], sum[j]), h[j][k], local.h[j][k]);
+                if (backs) back[j][k] = fma(distant_decay(rate[j][k], deltas[j]), local.gradient[j][k], back[j][k]);
             }
+        }
+    }
+
+    /* Two tiles of the walk back, the first of which is `tile`. */
+    __device__ void run_span(int64_t tile, double (&total)[OWN])
+    {
+        const Preparer<Acc, SPAN, false> preparer(args, block);
+        const int64_t left = chunk.piece.count - tile * TILE;
+        const int steps = left < SPAN ? (int)left : SPAN, parity = tile / 2 & 1;
+        const int panels = args.scan.panels;
+        const bool resident = panels == 1, last = left <= SPAN; /* states stay in registers from span to span */
+        const Rows &rows = tiles.rows[parity];
+        Acc sum[OWN];
+        for (int panel = 0; panel < panels; panel++) {
+            if (panel == 0) preparer.put_steps(rows, tiles.vectors, steps, tiles.step, tiles.flags);
+            preparer.template put_inputs<1>(rows, steps, panel, tiles.B, tiles.C);
+            if (panel == 0) preparer.look_ahead(rows, SPAN, left - SPAN);
+            __syncthreads(); /* the stage is prepared */
+            if (panel == 0) note_wild(tile);
+            if (panel == 0) tiles.rows[parity ^ 1].find(args, block, chunk.piece, (tile + 2) * TILE);
+            if (!resident || tile == 0) load_panel(tile, panel);
+            if (split && chunk.piece.chunk > 0) /* nobody asks what leaves a sequence's first chunk against time */
+                walk<true>(tile, panel, sum);
+            else
+                walk<false>(tile, panel, sum);
+            store_panel(tile + 2, panel, !resident || last);
+            __syncthreads(); /* all have left the stage */
+        }
+        if (!last) store_sums(tile + 2, sum);
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            deltas[j] += sum[j];
+            total[j] += sum[j];
+        }
     }
 
     __device__ void run()
     {
-        const int panels = args.scan.panels;
-        const bool resident = panels == 1; /* states stay in registers from tile to tile */
-        Preparer<Acc, false> preparer(args, block);
         double total[OWN] = {};
+        tiles.vectors.load(args.scan, block);
+        tiles.rows[0].find(args, block, chunk.piece, 0);
         for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) {
             tiles.flags[k] = 0;
             tiles.first[k] = RL_S6_BACK_NONE;
         }
-        if (chunk.tiles == 0) leave_nothing();
-        for (int64_t tile = 0; tile < chunk.tiles; tile++) {
-            Acc sum[OWN];
-            for (int panel = 0; panel < panels; panel++) {
-                __syncthreads(); /* flags are clear, and all have left the tiles of the stage before */
-                if (panel == 0) preparer.put_steps(chunk.piece, tile * TILE, tiles.step, tiles.flags);
-                preparer.template put_inputs<1>(chunk.piece, tile * TILE, panel, tiles.B, tiles.C);
-                if (panel == 0) preparer.look_ahead(chunk.piece, (tile + 1) * TILE);
-                __syncthreads(); /* the stage is prepared */
-                if (panel == 0) note_wild(tile);
-                if (!resident || tile == 0) load_panel(tile, panel);
-                walk(sum);
-                store_panel(tile, panel, !resident || tile + 1 == chunk.tiles);
-            }
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                deltas[j] += sum[j];
-                total[j] += sum[j];
-                if (tile + 1 < chunk.tiles && lane.lane == 0 && lane.column_of(j) < block.channels)
-                    ((Acc *)args.kept_sums)[(chunk.kept + tile + 1) * args.scan.channels + channel(j)] = deltas[j];
-            }
+        __syncthreads(); /* flags are clear, and the first rows are known */
+        for (int panel = 0; panel < args.scan.panels && split && chunk.tiles == 0; panel++) {
+            load_panel(0, panel);
+            store_panel(0, panel, true);
         }
+        for (int64_t tile = 0; tile < chunk.tiles; tile += 2) run_span(tile, total);
         note(total);
     }
 
@@ -167,17 +231,11 @@ template <typename Acc, bool split> struct Summary {
     __device__ void note_wild(int64_t tile)
     {
         const int k = threadIdx.x;
-        if (k >= block.channels || !(tiles.flags[k] & STATES_WILD) || tiles.first[k] != RL_S6_BACK_NONE) return;
+        if (k >= block.channels || tiles.first[k] != RL_S6_BACK_NONE) return;
+        const int flags = tiles.flags[k];
+        if (!(flags & (STATES_WILD | STATES_WILD << 2))) return;
+        if (!(flags & STATES_WILD)) tile++;
         tiles.first[k] = tile < RL_S6_BACK_NONE ? (int)tile : RL_S6_BACK_NONE - 1;
-    }
-
-    __device__ void leave_nothing()
-    {
-        __syncthreads(); /* flags are clear */
-        for (int panel = 0; panel < args.scan.panels && split; panel++) {
-            load_panel(0, panel);
-            store_panel(-1, panel, true);
-        }
     }
 
     __device__ void note(const double (&total)[OWN])
@@ -188,12 +246,13 @@ template <typename Acc, bool split> struct Summary {
         const int k = threadIdx.x;
         if (k >= block.channels) return;
         args.wild[at + block.channel + k] =
-            tiles.first[k] | (tiles.flags[k] & GRADIENTS_WILD ? RL_S6_BACK_WILD_GRADIENTS : 0);
+            tiles.first[k] | (tiles.flags[k] & (GRADIENTS_WILD | GRADIENTS_WILD << 2) ? RL_S6_BACK_WILD_GRADIENTS : 0);
     }
 };
 
 template <typename Acc, bool split>
-__global__ void __launch_bounds__(THREADS<Acc>, 2) summary_kernel(const __grid_constant__ rl_s6_back_args args)
+__global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
+    summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {

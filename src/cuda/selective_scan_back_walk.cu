@@ -9,7 +9,7 @@ using namespace selective_scan_back;
 namespace
 {
 
-template <typename Acc> constexpr int PART = sizeof(Acc) == 4 ? 8 : 2; /* steps whose states registers hold */
+template <typename Acc> constexpr int PART = sizeof(Acc) == 4 ? 4 : 2; /* steps whose states registers hold */
 
 template <typename Acc> struct Tiles {
     Step<Acc> step[TILE][CHANNELS<Acc>];
@@ -17,17 +17,27 @@ template <typename Acc> struct Tiles {
     alignas(16) Acc sums[TILE][2][CHANNELS<Acc> + WARP];       /* Σ G B, Σ A G a h; apart so that banks differ */
     alignas(16) Acc outputs[TILE][CHANNELS<Acc>];              /* Σ C h */
     alignas(16) Acc bc[CHANNELS<Acc> / WARP][TILE][2 * PANEL]; /* each warp's dB and dC */
-    alignas(16) Acc parameters[2][ROWS][CHANNELS<Acc>];        /* dD, ddelta_bias of every eighth step */
+    alignas(16) Acc shares[2][ROWS][CHANNELS<Acc>];            /* dD, ddelta_bias of every eighth step */
     Four<Acc> start[TILE / PART<Acc>][OWN][THREADS<Acc>], entering[OWN][THREADS<Acc>];
+    Parameters<Acc> vectors;
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
+    Rows rows[2];                /* likewise */
     Block block;                 /* here, to leave registers to the walk */
 };
 
 #include "selective_scan_back_finish.cuh"
-static_assert(sizeof(Tiles<float>) <= 227 * 1024 && sizeof(Tiles<double>) <= 227 * 1024,
+static_assert(RL_S6_BACK_BLOCKS * (sizeof(Tiles<float>) + 1024) <= 228 * 1024 && sizeof(Tiles<double>) <= 227 * 1024,
               "more than a block may have");
 
+template <typename Acc> struct Chains;
+template <typename Acc>
+__device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles, Chains<Acc> &chains,
+                             int steps, bool fresh, int panel, const Chunk &chunk, int64_t first,
+                             Acc (&h)[OWN][STATES], const int *flags);
+
 #include "selective_scan_back_walk.cuh"
+
+#include "selective_scan_back_plain.cuh"
 
 /* The chunks of one task. */
 template <typename Acc> struct Task {
@@ -36,7 +46,9 @@ template <typename Acc> struct Task {
     int64_t index;
     Tiles<Acc> &tiles;
     Walker<Acc> walker;
-    Preparer<Acc, true> preparer;
+    Preparer<Acc, TILE, true> preparer;
+    bool moves; /* the chunk starts from a state that is not zero */
+    bool again; /* some of its states have been run again */
 
     __device__ Task(const rl_s6_back_args &args, const Block &block, int64_t index, Tiles<Acc> &tiles)
         : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles), preparer(args, block)
@@ -64,22 +76,59 @@ template <typename Acc> struct Task {
         return final.data ? load_any<Acc>(final.data, final.dtype, place_in(final, piece, own, state)) : Acc(0);
     }
 
-    /* The state that a chunk starts from. */
-    __device__ Acc starting(const Piece &piece, int own, int64_t state) const
+    __device__ void load_four(const void *from, int64_t at, int j, Acc (&to)[STATES]) const
     {
-        const rl_s6_state &init = args.scan.h_init;
-        if (!piece.starts) return ((const Acc *)args.ends)[place(end_row(piece), own, state)];
-        return init.data ? load_any<Acc>(init.data, init.dtype, place_in(init, piece, own, state)) : Acc(0);
+        const Four<Acc> four = *(const Four<Acc> *)((const Acc *)from + at + j * place_step());
+#pragma unroll
+        for (int k = 0; k < STATES; k++) to[k] = four.state[k];
+        turn(walker.lane.order, to);
     }
 
-    /* The state before a tile. */
-    __device__ Acc before(const Chunk &chunk, int64_t tile, int own, int64_t state, Acc rate) const
+    /* The states that a chunk starts from; of a whole sequence only h_init tells them. */
+    __device__ void load_starting(const Piece &piece, int panel, int j, Acc (&h)[STATES]) const
     {
-        if (tile == 0) return starting(chunk.piece, own, state);
-        const Acc kept = ((const Acc *)args.kept)[place(chunk.kept + tile, own, state)];
-        if (tile >= args.plain[place(end_row(chunk.piece), own, state)]) return kept;
-        const int64_t at = (chunk.kept + tile) * args.scan.channels + walker.channel(own);
-        return fma(long_decay(rate, ((const Acc *)args.kept_sums)[at]), starting(chunk.piece, own, state), kept);
+        const rl_s6_state &init = args.scan.h_init;
+        if (args.scan.chunks > 1) {
+            load_four(args.ends, place_of(args.scan, block, end_row(piece), panel), j, h);
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < STATES; k++)
+            h[k] = walker.has(j, panel, k) ? load_any<Acc>(init.data, init.dtype,
+                                                           place_in(init, piece, j, walker.lane.state_of(panel, k)))
+                                           : Acc(0);
+    }
+
+    /* Whether what is kept before a tile is the state, and not what the chunk makes of zero. */
+    __device__ bool is_whole(const Piece &piece, int64_t tile, int panel, int j, int k) const
+    {
+        if (!again || !walker.has(j, panel, k)) return false;
+        return tile >= args.plain[place(end_row(piece), j, walker.lane.state_of(panel, k))];
+    }
+
+    /* The states before a tile. */
+    __device__ void load_before(const Chunk &chunk, int64_t tile, int panel, Acc (&h)[OWN][STATES]) const
+    {
+        const Piece &piece = chunk.piece;
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            Acc start[STATES] = {};
+            if (moves) load_starting(piece, panel, j, start);
+            if (tile == 0) {
+#pragma unroll
+                for (int k = 0; k < STATES; k++) h[j][k] = start[k];
+                continue;
+            }
+            const int64_t row = chunk.kept + tile;
+            load_four(args.kept, place_of(args.scan, block, row, panel), j, h[j]);
+            if (!moves || walker.lane.column_of(j) >= block.channels) continue;
+            const Acc deltas = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
+#pragma unroll
+            for (int k = 0; k < STATES; k++) {
+                const Acc whole = fma(distant_decay(walker.own.rate[j][k], deltas), start[k], h[j][k]);
+                if (!is_whole(piece, tile, panel, j, k)) h[j][k] = whole;
+            }
+        }
     }
 
     /* One panel of states stays in registers all along; many share them, and lie in memory between tiles. */
@@ -97,8 +146,8 @@ template <typename Acc> struct Task {
             for (int k = 0; k < STATES; k++) {
                 const int64_t state = walker.lane.state_of(panel, k);
                 const bool has = walker.has(j, panel, k);
-                walker.rate[j][k] = has ? rate_of(load_A<Acc>(args.scan, walker.channel(j), state)) : Acc(0);
-                walker.dA[j][k] = 0;
+                walker.own.rate[j][k] = has ? rate_of(load_A<Acc>(args.scan, walker.channel(j), state)) : Acc(0);
+                walker.own.dA[j][k] = 0;
             }
     }
     __device__ void store_dA(int panel) const
@@ -108,7 +157,7 @@ template <typename Acc> struct Task {
 #pragma unroll
             for (int k = 0; k < STATES; k++)
                 if (walker.has(j, panel, k))
-                    ((Acc *)args.A_parts)[place(index, j, walker.lane.state_of(panel, k))] = walker.dA[j][k];
+                    ((Acc *)args.A_parts)[place(index, j, walker.lane.state_of(panel, k))] = walker.own.dA[j][k];
     }
 
     /* `enters`: at a chunk's last tile. */
@@ -121,13 +170,13 @@ template <typename Acc> struct Task {
             for (int k = 0; k < STATES; k++) {
                 const int64_t state = walker.lane.state_of(panel, k);
                 const bool has = walker.has(j, panel, k);
-                if (!is_resident() && has) walker.dA[j][k] = ((const Acc *)args.A_parts)[place(index, j, state)];
+                if (!is_resident() && has) walker.own.dA[j][k] = ((const Acc *)args.A_parts)[place(index, j, state)];
                 if (enters)
-                    walker.G[j][k] = has ? entering(chunk.piece, j, state) : Acc(0);
+                    walker.own.G[j][k] = has ? entering(chunk.piece, j, state) : Acc(0);
                 else if (!is_resident())
-                    walker.G[j][k] = has ? ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)] : Acc(0);
-                h[j][k] = has ? before(chunk, tile, j, state, walker.rate[j][k]) : Acc(0);
+                    walker.own.G[j][k] = has ? ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)] : Acc(0);
             }
+        load_before(chunk, tile, panel, h);
     }
 
     __device__ void store_panel(const Chunk &chunk, int64_t tile, int panel)
@@ -142,8 +191,8 @@ template <typename Acc> struct Task {
             for (int k = 0; k < STATES; k++) {
                 const int64_t state = walker.lane.state_of(panel, k);
                 if (!walker.has(j, panel, k)) continue;
-                if (!is_resident()) ((Acc *)args.backs)[place(end_row(chunk.piece), j, state)] = walker.G[j][k];
-                if (leaves) store_any(init.data, init.dtype, place_in(init, chunk.piece, j, state), walker.G[j][k]);
+                if (!is_resident()) ((Acc *)args.backs)[place(end_row(chunk.piece), j, state)] = walker.own.G[j][k];
+                if (leaves) store_any(init.data, init.dtype, place_in(init, chunk.piece, j, state), walker.own.G[j][k]);
             }
     }
 
@@ -151,24 +200,31 @@ template <typename Acc> struct Task {
     {
         const Piece &piece = chunk.piece;
         const int64_t first = tile * TILE, left = piece.count - first;
-        const int panels = args.scan.panels, parity = tile & 1;
-        Finisher<Acc> finisher(args, block, preparer, tiles);
-        walker.steps = left < TILE ? (int)left : TILE;
+        const int panels = args.scan.panels, parity = tile & 1, steps = left < TILE ? (int)left : TILE;
+        const bool last = tile + 1 == chunk.tiles;
+        const Rows &rows = tiles.rows[parity];
+        const Finisher<Acc> finisher(args, block, preparer, tiles, rows, steps);
+        walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            load_panel(chunk, tile, panel, tile + 1 == chunk.tiles, h);
-            if (panel == 0) preparer.put_steps(piece, first, tiles.step, tiles.flags[parity]);
-            preparer.template put_inputs<ORDERS>(piece, first, panel, tiles.B, tiles.C);
-            if (panel == 0) preparer.look_ahead(piece, first - TILE);
+            load_panel(chunk, tile, panel, last, h);
+            if (panel == 0) preparer.put_steps(rows, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
+            preparer.template put_inputs<ORDERS>(rows, steps, panel, tiles.B, tiles.C);
+            if (panel == 0 && tile > 0) preparer.look_ahead(rows, -TILE, TILE);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
+            if (last || parity || !is_resident()) walker.enter_span();
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
+            if (!parity || !is_resident()) walker.anchor();
             store_panel(chunk, tile, panel);
-            if (panel == 0) clear_flags(parity ^ 1); /* of the tile before, in nobody's hands */
-            __syncthreads();                         /* all sums are there, and all have left the stage */
-            if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel, walker.steps);
+            if (panel == 0) { /* of the tile before, in nobody's hands */
+                clear_flags(parity ^ 1);
+                tiles.rows[parity ^ 1].find(args, block, piece, first - TILE);
+            }
+            __syncthreads(); /* all sums are there, and all have left the stage */
+            if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel);
         }
-        finisher.finish_steps(piece, first, walker.steps);
+        finisher.finish_steps();
     }
 
     __device__ void clear_flags(int which)
@@ -198,13 +254,27 @@ template <typename Acc> struct Task {
         }
     }
 
+    __device__ void begin_chunk(const Chunk &chunk)
+    {
+        const Piece &piece = chunk.piece;
+        if (chunk.tiles == 0) return;
+        tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
+        moves = !piece.starts || args.scan.h_init.data;
+        again = false;
+        if (args.whole) return;
+        for (int j = 0; j < OWN; j++)
+            if (walker.lane.column_of(j) < block.channels)
+                again = again || args.wild[end_row(piece) * args.scan.channels + walker.channel(j)] & RL_S6_BACK_RUN_AGAIN;
+    }
+
     __device__ void run()
     {
         const bool split = args.scan.chunks > 1;
         const int64_t begin = split ? index / args.scan.chunks : index * args.run;
         int64_t end = split ? begin + 1 : begin + args.run;
         if (end > args.scan.sequences) end = args.scan.sequences;
-        for (int k = threadIdx.x; k < 2 * ROWS * CHANNELS<Acc>; k += blockDim.x) (&tiles.parameters[0][0][0])[k] = 0;
+        for (int k = threadIdx.x; k < 2 * ROWS * CHANNELS<Acc>; k += blockDim.x) (&tiles.shares[0][0][0])[k] = 0;
+        tiles.vectors.load(args.scan, block);
         for (int panel = 0; panel < args.scan.panels; panel++) {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
@@ -214,6 +284,7 @@ template <typename Acc> struct Task {
             if (chunk.piece.empty && chunk.piece.starts) hand_on(chunk.piece);
             __syncthreads(); /* the sequence before has left the flags */
             clear_flags(0), clear_flags(1);
+            begin_chunk(chunk);
             __syncthreads(); /* before steps are flagged */
             for (int64_t tile = chunk.tiles; tile-- > 0;) run_tile(chunk, tile);
         }
@@ -225,7 +296,8 @@ template <typename Acc> struct Task {
 };
 
 template <typename Acc>
-__global__ void __launch_bounds__(THREADS<Acc>, 1) walk_kernel(const __grid_constant__ rl_s6_back_args args)
+__global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BLOCKS : 2)
+    walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {

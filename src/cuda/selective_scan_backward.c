@@ -77,7 +77,7 @@ static rl_s6_back_args resolve(const rl_selective_scan_backward_problem *p)
         .groups = p->groups,
         .rows = p->batch * p->length,
         .clamps = p->delta_min > -INFINITY || p->delta_max < INFINITY,
-        .whole = p->length <= RL_S6_STEPS,
+        .whole = p->length <= RL_S6_BACK_STEPS,
         .needs_outputs = p->dz.data && p->dy.data,
     };
 }
@@ -106,8 +106,8 @@ static int64_t element_of(const rl_s6_back_args *args)
 static int64_t fixed_bytes(const rl_s6_back_args *args)
 {
     const rl_s6_args *scan = &args->scan;
-    int64_t element = element_of(args), tiles = args->rows / RL_S6_STEPS + 1;
-    int64_t bytes = tiles * scan->channels * (scan->states + 1) * element;
+    int64_t element = element_of(args), tiles = args->rows / RL_S6_BACK_STEPS + 1;
+    int64_t bytes = tiles * (rl_s6_back_matrix(scan) + scan->channels) * element;
     if (!args->add_groups) bytes += scan->blocks * args->rows * 2 * scan->states * element;
     return bytes;
 }
@@ -163,17 +163,18 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
     const rl_s6_args *scan = &args->scan;
     const bool split = scan->chunks > 1, inputs = args->dB.data || args->dC.data;
     const size_t element = (size_t)element_of(args), channels = (size_t)scan->channels;
-    const size_t matrix = channels * (size_t)scan->states, pieces = (size_t)args->pieces;
-    const size_t tiles = args->whole ? 0 : (size_t)(args->rows / RL_S6_STEPS + 1);
+    const size_t matrix = channels * (size_t)scan->states, padded = (size_t)rl_s6_back_matrix(scan);
+    const size_t pieces = (size_t)args->pieces;
+    const size_t tiles = args->whole ? 0 : (size_t)(args->rows / RL_S6_BACK_STEPS + 1);
     const size_t chunks = args->whole && scan->panels == 1 ? 0 : (size_t)(scan->sequences * scan->chunks);
     const size_t shares = inputs && !args->add_groups ? (size_t)(scan->blocks * args->rows) : 0;
     const struct {
         void **block;
         size_t bytes;
     } blocks[] = {
-        {&args->kept, tiles * matrix * element},
+        {&args->kept, tiles * padded * element},
         {&args->kept_sums, tiles * channels * element},
-        {&args->ends, split ? chunks * matrix * element : 0},
+        {&args->ends, split ? chunks * padded * element : 0},
         {&args->backs, split || scan->panels > 1 ? chunks * matrix * element : 0},
         {(void **)&args->step_sums, split ? chunks * channels * sizeof *args->step_sums : 0},
         {(void **)&args->wild, chunks * channels * sizeof *args->wild},
