@@ -1,4 +1,4 @@
-/* The kernels of the selective scan's gradients, for the launcher in selective_scan_back.c. */
+/* The kernels of the selective scan's gradients, for the launcher in selective_scan_backward.c. */
 #ifndef RL_CUDA_S6_BACK_KERNELS_H
 #define RL_CUDA_S6_BACK_KERNELS_H
 
@@ -20,7 +20,7 @@ const void *rl_s6_back_carry_kernel(bool f64);
 const void *rl_s6_back_walk_kernel(bool f64);
 size_t rl_s6_back_walk_shared(bool f64);
 
-/* Sums of dB and dC over blocks, a thread a number; of the parameters' gradients over pieces, 32 numbers a block. */
+/* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a block. */
 const void *rl_s6_back_sum_kernel(bool f64);
 const void *rl_s6_back_parameters_kernel(bool f64);
 

@@ -24,6 +24,7 @@
 #define RL_CUDA_SELECTIVE_SCAN_BACK_CUH
 
 #include <machine/copies.cuh>
+#include <machine/early.cuh>
 
 #include "elements.cuh"
 #include "s6.cuh"

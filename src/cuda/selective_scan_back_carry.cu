@@ -217,6 +217,8 @@ template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_
 {
     const int64_t per_sequence = args.scan.channels * args.scan.states, count = args.scan.sequences * per_sequence;
     const int64_t stride = (int64_t)gridDim.x * blockDim.x, all = args.scan.chunks > 1 ? 2 * count : count;
+    let_later_start();
+    await_earlier();
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < all; k += stride) {
         const int64_t which = k < count ? k : k - count, sequence = which / per_sequence;
         const int64_t rest = which - sequence * per_sequence;

@@ -9,26 +9,52 @@ using namespace selective_scan_back;
 namespace
 {
 
-/* dB and dC: a thread a number, over the blocks of its group.  Without channels there is no block: zero. */
-template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6_back_args args)
+/* Numbers first .. first + 3 of dB or dC, over the blocks of their group. */
+template <typename Acc, int count>
+__device__ void add_shares(const rl_s6_back_args &args, int64_t first, Acc (&sum)[4])
 {
-    const int64_t states = args.scan.states, row_size = 2 * states, per_group = args.rows * row_size;
-    const int64_t count = args.groups * per_group, stride = (int64_t)gridDim.x * blockDim.x;
+    const int64_t per_group = args.rows * 2 * args.scan.states, group = first / per_group;
     const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
-    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += stride) {
-        const int64_t group = k / per_group, rest = k - group * per_group, row = rest / row_size;
-        const int64_t number = rest - row * row_size, state = number % states;
+    const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first;
+#pragma unroll 8
+    for (int64_t block = 0; block < blocks; block++, from += per_group) {
+        if (count == 4) {
+            const Four<Acc> share = *(const Four<Acc> *)from;
+#pragma unroll
+            for (int k = 0; k < count; k++) sum[k] += share.state[k];
+        } else {
+            sum[0] += *from;
+        }
+    }
+}
+
+/* dB and dC: a thread `count` neighbouring states.  Without channels there is no block: zero. */
+template <typename Acc, int count> __device__ void sum_inputs(const rl_s6_back_args &args)
+{
+    const int64_t states = args.scan.states, row_size = 2 * states, all = args.groups * args.rows * row_size;
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x * count;
+    for (int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * count; k < all; k += stride) {
+        const int64_t group_row = k / row_size, number = k - group_row * row_size;
+        const int64_t group = group_row / args.rows, row = group_row - group * args.rows;
         const rl_s6_view &view = number < states ? args.dB : args.dC;
         if (!view.data) continue;
-        const Acc *from = (const Acc *)args.bc_parts + group * blocks * per_group + rest;
-        Acc sum = 0;
-#pragma unroll 8
-        for (int64_t block = 0; block < blocks; block++) sum += from[block * per_group];
+        Acc sum[4] = {};
+        add_shares<Acc, count>(args, k, sum);
         const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
         const int64_t step = args.scan.reverse ? -view.step : view.step;
-        store_any(view.data, view.dtype, batch * view.batch + time * step + group * view.group + state * view.lane,
-                  sum);
+        const int64_t state = number < states ? number : number - states;
+        const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
+        store_four((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count, sum);
     }
+}
+template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6_back_args args)
+{
+    let_later_start();
+    await_earlier();
+    if (args.scan.states % 4 == 0)
+        sum_inputs<Acc, 4>(args);
+    else
+        sum_inputs<Acc, 1>(args);
 }
 
 constexpr int NUMBERS = 32, SHARES = 8;
@@ -52,6 +78,8 @@ template <typename Acc> __global__ void parameters_kernel(const __grid_constant_
     const int64_t channels = args.scan.channels, states = args.scan.states, matrix = channels * states;
     const int64_t count = matrix + 2 * channels;
     const int column = threadIdx.x % NUMBERS, share = threadIdx.x / NUMBERS;
+    let_later_start();
+    await_earlier();
     for (int64_t first = (int64_t)blockIdx.x * NUMBERS; first < count; first += (int64_t)gridDim.x * NUMBERS) {
         const int64_t k = first + column, vector = k < matrix ? -1 : (k - matrix) / channels;
         const int64_t channel = k < matrix ? k / states : k - matrix - vector * channels;

@@ -255,6 +255,8 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
     summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
+    let_later_start();
+    await_earlier();
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
         const int64_t piece = task / args.scan.blocks, sequence = piece / args.scan.chunks;
         const Block block = locate_block(args.scan, task - piece * args.scan.blocks);

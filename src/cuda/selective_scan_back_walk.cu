@@ -300,6 +300,8 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
+    let_later_start();
+    await_earlier();
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);

@@ -213,7 +213,7 @@ static rill_status launch(rill_context *context, rl_s6_back_args *args, const vo
 {
     void *arguments[] = {args};
     if (blocks == 0) return RILL_OK;
-    return rl_cuda_launch(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
+    return rl_cuda_launch_early(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
 }
 
 /* All but the parameters' and groups' sums. */
@@ -240,7 +240,7 @@ static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
     const rl_s6_args *scan = &args->scan;
     const bool f64 = is_f64(args), inputs = args->dB.data || args->dC.data;
     const int threads = 256;
-    const int64_t numbers = args->groups * args->rows * 2 * scan->states;
+    const int64_t numbers = args->groups * args->rows * 2 * scan->states / (scan->states % 4 == 0 ? 4 : 1);
     const int64_t parameters = scan->channels * (scan->states + 2);
     rill_status status = RILL_OK;
     if (inputs && (!args->add_groups || scan->channels == 0))
