@@ -115,6 +115,12 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
         sums.along_delta[j] = product(sums.along_delta[j], rate_unit<Acc>()) + plain_delta;
     }
 
+    template <bool more> __device__ void put_sums(int t, Sums &sums) const
+    {
+        this->template put_along<more>(t, sums.along_B, sums.along_delta);
+        if (args.needs_outputs) this->template put_output<more>(t, sums.output);
+    }
+
     __device__ Acc load_x(const Chunk &chunk, int64_t step, int j) const
     {
         const rl_s6_view &x = args.scan.x;
@@ -136,10 +142,9 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
         for (int j = 0; j < OWN; j++)
             step_back_any(this->step_of(t, j), j, panel, t, load_x(chunk, first + t, j), b, c, before[j], after[j],
                           sums);
-        this->put_along(t, panel, sums.along_B, sums.along_delta);
         this->put_one(t, 0, sums.dB);
         this->put_one(t, 1, sums.dC);
-        if (args.needs_outputs) this->put_output(t, panel, sums.output);
+        panel == 0 ? put_sums<false>(t, sums) : put_sums<true>(t, sums);
     }
 
     __device__ void walk(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags)

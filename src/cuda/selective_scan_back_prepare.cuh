@@ -113,35 +113,42 @@ template <typename Acc, int size, bool back> struct Preparer {
         }
     }
 
-    /* A tile's steps.  Steps and channels that do not exist become zeros: they do nothing. */
-    __device__ void put_steps(const Rows &rows, const Parameters<Acc> &parameters, int steps,
+    /* A tile's steps on their way. */
+    struct Fetched {
+        Raw<Acc> x[QUADS], delta[QUADS], dy[QUADS], z[QUADS];
+    };
+    __device__ void fetch_steps(const Rows &rows, int steps, Fetched &to) const
+    {
+        load(rows, OF_DELTA, steps, to.delta);
+        load(rows, OF_X, steps, to.x);
+        load(rows, OF_DY, args.dy.data ? steps : 0, to.dy);
+        load(rows, OF_Z, args.dy.data && args.scan.z.data ? steps : 0, to.z);
+    }
+
+    /* Prepares them.  Steps and channels that do not exist become zeros: they do nothing. */
+    __device__ void put_steps(const Fetched &from, const Parameters<Acc> &parameters, int steps,
                               Step<Acc> (*to)[CHANNELS<Acc>], int *flags) const
     {
         const bool has_dy = args.dy.data, has_z = args.dy.data && args.scan.z.data;
         const Four<Acc> bias = *(const Four<Acc> *)&parameters.bias[column];
-        Raw<Acc> x[QUADS], delta[QUADS], dy[QUADS], z[QUADS];
-        load(rows, OF_DELTA, steps, delta);
-        load(rows, OF_X, steps, x);
-        load(rows, OF_DY, has_dy ? steps : 0, dy);
-        load(rows, OF_Z, has_z ? steps : 0, z);
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             const int at = row + i * ROWS;
             Step<Acc> step[4] = {};
             if (left > 0 && at < steps) {
                 Acc value[4];
-                unpack_quad(delta[i], OF_DELTA, value);
+                unpack_quad(from.delta[i], OF_DELTA, value);
                 size_steps(value, bias, step);
-                unpack_quad(x[i], OF_X, value);
+                unpack_quad(from.x[i], OF_X, value);
 #pragma unroll
                 for (int k = 0; k < 4; k++) step[k].input = step[k].delta * value[k];
                 if (has_dy) {
-                    unpack_quad(dy[i], OF_DY, value);
+                    unpack_quad(from.dy[i], OF_DY, value);
 #pragma unroll
                     for (int k = 0; k < 4; k++) step[k].du = value[k];
                 }
                 if (has_z) {
-                    unpack_quad(z[i], OF_Z, value);
+                    unpack_quad(from.z[i], OF_Z, value);
 #pragma unroll
                     for (int k = 0; k < 4; k++) step[k].du *= gate(value[k]);
                 }
@@ -157,29 +164,52 @@ template <typename Acc, int size, bool back> struct Preparer {
         }
     }
 
-    /* B and C of a panel, each lane's states in `orders` orders. */
+    /* Fours of a panel's B and C, of which there are INPUTS: each lane's states of a step. */
+    static constexpr int INPUTS = 2 * size * LANES;
+
+    __device__ bool is_whole_input(const rl_s6_view &view, int64_t there) const
+    {
+        return view.wide && there >= STATES;
+    }
+    __device__ int64_t states_from(int panel, int i) const
+    {
+        return args.scan.states - (int64_t)panel * PANEL - i % LANES * STATES;
+    }
+    __device__ Raw<Acc> fetch_input(const Rows &rows, int steps, int panel, int i) const
+    {
+        const int at = i / LANES % size, kind = i / (LANES * size);
+        const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
+        const int64_t there = states_from(panel, i), state = args.scan.states - there;
+        if (there <= 0 || at >= steps || (kind && !args.dy.data)) return {};
+        return load_raw<Acc>(rows.row[OF_B + kind] + (at * view.step + state * view.lane) * bytes_of(view), view,
+                             is_whole_input(view, there), there < STATES ? (int)there : STATES);
+    }
+    /* Each lane's states in `orders` orders. */
     template <int orders>
-    __device__ void put_inputs(const Rows &rows, int steps, int panel, Acc (*B)[orders][PANEL],
+    __device__ void put_input(const Raw<Acc> &raw, int panel, int i, Acc (*B)[orders][PANEL],
+                              Acc (*C)[orders][PANEL]) const
+    {
+        const int at = i / LANES % size, kind = i / (LANES * size);
+        const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
+        Acc value[STATES];
+        unpack(raw, view, is_whole_input(view, states_from(panel, i)), value);
+        Acc(*to)[PANEL] = kind ? C[at] : B[at];
+#pragma unroll
+        for (int order = 0; order < orders; order++) {
+            Four<Acc> four;
+#pragma unroll
+            for (int k = 0; k < STATES; k++) four.state[k] = value[k ^ order];
+            *(Four<Acc> *)&to[order][i % LANES * STATES] = four;
+        }
+    }
+    /* All of them; the thread's first is on its way already. */
+    template <int orders>
+    __device__ void put_inputs(Raw<Acc> raw, const Rows &rows, int steps, int panel, Acc (*B)[orders][PANEL],
                                Acc (*C)[orders][PANEL]) const
     {
-        for (int i = threadIdx.x; i < 2 * size * LANES; i += blockDim.x) {
-            const int lane = i % LANES, at = i / LANES % size, kind = i / (LANES * size);
-            const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
-            const int64_t state = (int64_t)panel * PANEL + lane * STATES, there = args.scan.states - state;
-            const bool whole = view.wide && there >= 4;
-            Acc value[STATES] = {};
-            if (there > 0 && at < steps && (kind == 0 || args.dy.data)) {
-                const char *from = rows.row[OF_B + kind] + (at * view.step + state * view.lane) * bytes_of(view);
-                unpack(load_raw<Acc>(from, view, whole, there < 4 ? (int)there : 4), view, whole, value);
-            }
-            Acc(*to)[PANEL] = kind ? C[at] : B[at];
-#pragma unroll
-            for (int order = 0; order < orders; order++) {
-                Four<Acc> four;
-#pragma unroll
-                for (int k = 0; k < STATES; k++) four.state[k] = value[k ^ order];
-                *(Four<Acc> *)&to[order][lane * STATES] = four;
-            }
+        for (int i = threadIdx.x; i < INPUTS; i += blockDim.x) {
+            if (i >= (int)blockDim.x) raw = fetch_input(rows, steps, panel, i);
+            put_input<orders>(raw, panel, i, B, C);
         }
     }
 

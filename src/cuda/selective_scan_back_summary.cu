@@ -187,8 +187,13 @@ template <typename Acc, bool split> struct Summary {
         const Rows &rows = tiles.rows[parity];
         Acc sum[OWN];
         for (int panel = 0; panel < panels; panel++) {
-            if (panel == 0) preparer.put_steps(rows, tiles.vectors, steps, tiles.step, tiles.flags);
-            preparer.template put_inputs<1>(rows, steps, panel, tiles.B, tiles.C);
+            const Raw<Acc> input = preparer.fetch_input(rows, steps, panel, threadIdx.x);
+            if (panel == 0) {
+                typename Preparer<Acc, SPAN, false>::Fetched fetched;
+                preparer.fetch_steps(rows, steps, fetched);
+                preparer.put_steps(fetched, tiles.vectors, steps, tiles.step, tiles.flags);
+            }
+            preparer.template put_inputs<1>(input, rows, steps, panel, tiles.B, tiles.C);
             if (panel == 0) preparer.look_ahead(rows, SPAN, left - SPAN);
             __syncthreads(); /* the stage is prepared */
             if (panel == 0) note_wild(tile);

@@ -106,8 +106,27 @@ template <typename Acc> struct Task {
         return tile >= args.plain[place(end_row(piece), j, walker.lane.state_of(panel, k))];
     }
 
+    /* What is kept before a tile, on its way. */
+    struct Kept {
+        Four<Acc> state[OWN];
+        Acc deltas[OWN];
+    };
+    __device__ void fetch_kept(const Chunk &chunk, int64_t tile, int panel, Kept &to) const
+    {
+        const int64_t row = chunk.kept + tile;
+        const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
+        if (tile == 0) return;
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            to.state[j] = *(const Four<Acc> *)(from + j * place_step());
+            if (moves && walker.lane.column_of(j) < block.channels)
+                to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
+        }
+    }
+
     /* The states before a tile. */
-    __device__ void load_before(const Chunk &chunk, int64_t tile, int panel, Acc (&h)[OWN][STATES]) const
+    __device__ void load_before(const Chunk &chunk, int64_t tile, int panel, const Kept &kept,
+                                Acc (&h)[OWN][STATES]) const
     {
         const Piece &piece = chunk.piece;
 #pragma unroll
@@ -119,13 +138,13 @@ template <typename Acc> struct Task {
                 for (int k = 0; k < STATES; k++) h[j][k] = start[k];
                 continue;
             }
-            const int64_t row = chunk.kept + tile;
-            load_four(args.kept, place_of(args.scan, block, row, panel), j, h[j]);
+#pragma unroll
+            for (int k = 0; k < STATES; k++) h[j][k] = kept.state[j].state[k];
+            turn(walker.lane.order, h[j]);
             if (!moves || walker.lane.column_of(j) >= block.channels) continue;
-            const Acc deltas = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
-                const Acc whole = fma(distant_decay(walker.own.rate[j][k], deltas), start[k], h[j][k]);
+                const Acc whole = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
                 if (!is_whole(piece, tile, panel, j, k)) h[j][k] = whole;
             }
         }
@@ -161,7 +180,7 @@ template <typename Acc> struct Task {
     }
 
     /* `enters`: at a chunk's last tile. */
-    __device__ void load_panel(const Chunk &chunk, int64_t tile, int panel, bool enters, Acc (&h)[OWN][STATES])
+    __device__ void load_panel(const Chunk &chunk, int64_t tile, int panel, bool enters)
     {
         if (!is_resident()) begin_panel(panel);
 #pragma unroll
@@ -176,7 +195,6 @@ template <typename Acc> struct Task {
                 else if (!is_resident())
                     walker.own.G[j][k] = has ? ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)] : Acc(0);
             }
-        load_before(chunk, tile, panel, h);
     }
 
     __device__ void store_panel(const Chunk &chunk, int64_t tile, int panel)
@@ -196,7 +214,23 @@ template <typename Acc> struct Task {
             }
     }
 
-    __device__ void run_tile(const Chunk &chunk, int64_t tile)
+    /* What of a tile is on its way while the one after it is finished. */
+    struct Ahead {
+        typename Preparer<Acc, TILE, true>::Fetched steps;
+        Raw<Acc> input;
+        Kept kept;
+    };
+    __device__ void fetch_tile(const Chunk &chunk, int64_t tile, Ahead &ahead) const
+    {
+        const Rows &rows = tiles.rows[tile & 1];
+        const int64_t left = chunk.piece.count - tile * TILE;
+        const int steps = left < TILE ? (int)left : TILE;
+        fetch_kept(chunk, tile, 0, ahead.kept);
+        preparer.fetch_steps(rows, steps, ahead.steps);
+        ahead.input = preparer.fetch_input(rows, steps, 0, threadIdx.x);
+    }
+
+    __device__ void run_tile(const Chunk &chunk, int64_t tile, Ahead &ahead)
     {
         const Piece &piece = chunk.piece;
         const int64_t first = tile * TILE, left = piece.count - first;
@@ -208,9 +242,15 @@ template <typename Acc> struct Task {
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            load_panel(chunk, tile, panel, last, h);
-            if (panel == 0) preparer.put_steps(rows, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
-            preparer.template put_inputs<ORDERS>(rows, steps, panel, tiles.B, tiles.C);
+            if (panel == 0) {
+                preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
+            } else {
+                fetch_kept(chunk, tile, panel, ahead.kept);
+                ahead.input = preparer.fetch_input(rows, steps, panel, threadIdx.x);
+            }
+            load_panel(chunk, tile, panel, last);
+            load_before(chunk, tile, panel, ahead.kept, h);
+            preparer.template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
             if (panel == 0 && tile > 0) preparer.look_ahead(rows, -TILE, TILE);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
             if (last || parity || !is_resident()) walker.enter_span();
@@ -222,6 +262,7 @@ template <typename Acc> struct Task {
                 tiles.rows[parity ^ 1].find(args, block, piece, first - TILE);
             }
             __syncthreads(); /* all sums are there, and all have left the stage */
+            if (panel + 1 == panels && tile > 0) fetch_tile(chunk, tile - 1, ahead);
             if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel);
         }
         finisher.finish_steps();
@@ -286,7 +327,9 @@ template <typename Acc> struct Task {
             clear_flags(0), clear_flags(1);
             begin_chunk(chunk);
             __syncthreads(); /* before steps are flagged */
-            for (int64_t tile = chunk.tiles; tile-- > 0;) run_tile(chunk, tile);
+            Ahead ahead = {};
+            if (chunk.tiles > 0) fetch_tile(chunk, chunk.tiles - 1, ahead);
+            for (int64_t tile = chunk.tiles; tile-- > 0;) run_tile(chunk, tile, ahead);
         }
         if (is_resident()) store_dA(0);
         __syncthreads(); /* parameters are complete */

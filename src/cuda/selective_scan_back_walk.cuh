@@ -78,24 +78,25 @@ template <typename Acc> struct Walker {
         if (odd() == (t & 1)) input_sum(t, kind) = sum;
     }
 
-    __device__ static void put(Acc &to, Acc value, int panel)
+    /* `more`: to what panels before have left there. */
+    template <bool more> __device__ static void put(Acc &to, Acc value)
     {
-        to = panel == 0 ? value : to + value;
+        to = more ? to + value : value;
     }
     /* A step's Σ G B and Σ A G a h over the lanes of the channels: lane by lane another of the four numbers. */
-    __device__ void put_along(int t, int panel, Acc (&along_B)[OWN], Acc (&along_delta)[OWN]) const
+    template <bool more> __device__ void put_along(int t, Acc (&along_B)[OWN], Acc (&along_delta)[OWN]) const
     {
         const int kind = lane.lane & 1;
         along_B[0] += __shfl_xor_sync(~0u, along_B[1], 4);
         along_delta[0] += __shfl_xor_sync(~0u, along_delta[1], 4);
         const Acc keep = kind ? along_delta[0] : along_B[0], give = kind ? along_B[0] : along_delta[0];
-        put(tiles.sums[t][kind][lane.column_of(0)], keep + __shfl_xor_sync(~0u, give, 2), panel);
+        put<more>(tiles.sums[t][kind][lane.column_of(0)], keep + __shfl_xor_sync(~0u, give, 2));
     }
-    __device__ void put_output(int t, int panel, const Acc (&output)[OWN]) const
+    template <bool more> __device__ void put_output(int t, const Acc (&output)[OWN]) const
     {
         const Acc half = output[0] + __shfl_xor_sync(~0u, output[1], 4);
         const Acc sum = half + __shfl_xor_sync(~0u, half, 2);
-        if ((lane.lane & 1) == 0) put(tiles.outputs[t][lane.column_of(0)], sum, panel);
+        if ((lane.lane & 1) == 0) put<more>(tiles.outputs[t][lane.column_of(0)], sum);
     }
 
     __device__ void store_start(int part, const Acc (&h)[OWN][STATES]) const
@@ -185,7 +186,7 @@ template <typename Acc> struct Walker {
     }
 
     /* `outputs`: with the sums that y is made of. */
-    template <bool outputs> __device__ void walk_part(int part, int panel)
+    template <bool outputs, bool more> __device__ void walk_part(int part)
     {
         constexpr int COUNT = PART<Acc>;
         const int begin = part * COUNT;
@@ -204,7 +205,7 @@ template <typename Acc> struct Walker {
                     advance_step(step, j, b, h[t + i][j], h[t + i + 1][j], decay[t + i][j]);
                     take_after(step, c, h[t + i + 1][j], dC[i], output[j]);
                 }
-                if (outputs) put_output(begin + t + i, panel, output);
+                if (outputs) put_output<more>(begin + t + i, output);
             }
             put_two(begin + t, 1, dC[0], dC[1]);
         }
@@ -220,17 +221,17 @@ template <typename Acc> struct Walker {
                 for (int j = 0; j < OWN; j++)
                     step_back(step_of(at, j), j, b, c, h[t + i][j], decay[t + i][j], dB[i], along_B[j],
                               along_delta[j]);
-                put_along(at, panel, along_B, along_delta);
+                put_along<more>(at, along_B, along_delta);
             }
             put_two(begin + t, 0, dB[0], dB[1]);
         }
     }
 
-    template <bool outputs> __device__ void walk_parts(int panel, Acc (&h)[OWN][STATES])
+    template <bool outputs, bool more> __device__ void walk_parts(Acc (&h)[OWN][STATES])
     {
         leave_starts(h);
 #pragma unroll 1
-        for (int part = (steps - 1) / PART<Acc>; part >= 0; part--) walk_part<outputs>(part, panel);
+        for (int part = (steps - 1) / PART<Acc>; part >= 0; part--) walk_part<outputs, more>(part);
     }
 
     /* Where a span begins. */
@@ -292,9 +293,9 @@ template <typename Acc> struct Walker {
             walk_plainly(args, block, tiles, chains, steps, fresh, panel, chunk, first, from, flags);
             own = chains;
         } else if (args.needs_outputs) {
-            walk_parts<true>(panel, h);
+            panel == 0 ? walk_parts<true, false>(h) : walk_parts<true, true>(h);
         } else {
-            walk_parts<false>(panel, h);
+            panel == 0 ? walk_parts<false, false>(h) : walk_parts<false, true>(h);
         }
     }
 };
