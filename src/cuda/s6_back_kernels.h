@@ -10,14 +10,14 @@ extern "C" {
 #endif
 
 /* What each chunk does to a state, and to a gradient that runs against time; keeps the states before tiles. */
-const void *rl_s6_back_summary_kernel(bool f64, bool split);
+const void *rl_s6_back_summary_kernel(bool f64, bool split, bool neat);
 size_t rl_s6_back_summary_shared(bool f64);
 
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);
 
 /* The gradients themselves. */
-const void *rl_s6_back_walk_kernel(bool f64);
+const void *rl_s6_back_walk_kernel(bool f64, bool neat);
 size_t rl_s6_back_walk_shared(bool f64);
 
 /* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a block. */

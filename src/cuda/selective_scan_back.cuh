@@ -245,7 +245,7 @@ __device__ inline void soften(double raw, double &value, double &slope)
 /* The slope of value σ(value). */
 __device__ inline float gate_slope(float value)
 {
-    const float sigma = 1.0f / (1.0f + expf(-value));
+    const float sigma = reciprocal_rough(1.0f + expf(-value));
     return sigma * (1.0f + value * (1.0f - sigma));
 }
 __device__ inline double gate_slope(double value)

@@ -1,7 +1,7 @@
 /* What is done with the sums of a tile, which selective_scan_back_walk.cu includes in its namespace. */
 
-template <typename Acc> struct Finisher {
-    using Prepares = Preparer<Acc, TILE, true>;
+template <typename Acc, bool neat> struct Finisher {
+    using Prepares = Preparer<Acc, TILE, true, neat>;
     static constexpr int QUADS = Prepares::QUADS;
 
     const rl_s6_back_args &args;
@@ -90,8 +90,8 @@ template <typename Acc> struct Finisher {
         if (!view.data) return;
         const int64_t to = first_row(args.scan, view, piece) + step * view.step + block.group * view.group +
                            state * view.lane;
-        store_four((char *)view.data + to * bytes_of(view), view, view.wide && left >= 4, left < 4 ? (int)left : 4,
-                   sum);
+        store_four((char *)view.data + to * bytes_of(view), view, neat || (view.wide && left >= 4),
+                   left < 4 ? (int)left : 4, sum);
     }
 
     /* The same as the block's share of them. */
@@ -100,16 +100,14 @@ template <typename Acc> struct Finisher {
         const int64_t time = args.scan.reverse ? piece.row - step : piece.row + step;
         const int64_t row = block.number * args.rows + piece.batch * args.scan.length + time;
         Acc *to = (Acc *)args.bc_parts + (row * 2 + kind) * args.scan.states + state;
-        if (args.scan.states % STATES == 0) {
-            Four<Acc> four;
+        const bool whole = neat || args.scan.states % STATES == 0;
+        Four<Acc> four;
 #pragma unroll
-            for (int k = 0; k < STATES; k++) four.state[k] = sum[k];
-            *(Four<Acc> *)to = four;
-            return;
+        for (int k = 0; k < STATES; k++) {
+            four.state[k] = sum[k];
+            if (!whole && state + k < args.scan.states) to[k] = sum[k];
         }
-#pragma unroll
-        for (int k = 0; k < STATES; k++)
-            if (state + k < args.scan.states) to[k] = sum[k];
+        if (whole) *(Four<Acc> *)to = four;
     }
 
     /* Adds the warps' dB and dC. */

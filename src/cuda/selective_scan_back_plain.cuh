@@ -147,14 +147,16 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
         panel == 0 ? put_sums<false>(t, sums) : put_sums<true>(t, sums);
     }
 
-    __device__ void walk(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags)
+    /* The steps from `begin` on; the states before parts are there unless it is 0. */
+    __device__ void walk(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags,
+                         int begin)
     {
         look(h, flags);
-        for (int t = 0; t < steps; t++) {
+        for (int t = 0; t < steps && begin == 0; t++) {
             if (t % PART<Acc> == 0) this->store_start(t / PART<Acc>, h);
             advance_all(t, panel, h, h);
         }
-        for (int t = steps - 1; t >= 0; t--) walk_step(t, panel, chunk, first);
+        for (int t = steps - 1; t >= begin; t--) walk_step(t, panel, chunk, first);
         for (int j = 0; j < OWN; j++)
             for (int k = 0; k < STATES; k++)
                 if (is_plain_gradient(j, k, 0)) own.spoilt |= 1u << bit(j, k);
@@ -164,12 +166,12 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
 template <typename Acc>
 __device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles,
                                           Chains<Acc> &chains, int steps, bool fresh, int panel, const Chunk &chunk,
-                                          int64_t first, Acc (&h)[OWN][STATES], const int *flags)
+                                          int64_t first, Acc (&h)[OWN][STATES], const int *flags, int begin)
 {
     PlainWalker<Acc> walker(args, block, tiles);
     walker.own = chains;
     walker.steps = steps;
     walker.fresh = fresh;
-    walker.walk(panel, chunk, first, h, flags);
+    walker.walk(panel, chunk, first, h, flags, begin);
     chains = walker.own;
 }

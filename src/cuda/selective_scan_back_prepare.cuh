@@ -17,9 +17,9 @@ template <typename Acc> struct Parameters {
 
 /*
  * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of every eighth step.
- * `back`: with slopes, which only the walk back needs.
+ * `back`: with slopes, which only the walk back needs.  `neat`: as in s6_back_args.h.
  */
-template <typename Acc, int size, bool back> struct Preparer {
+template <typename Acc, int size, bool back, bool neat> struct Preparer {
     static constexpr int QUADS = size / ROWS; /* of every tensor */
 
     const rl_s6_back_args &args;
@@ -33,7 +33,7 @@ template <typename Acc, int size, bool back> struct Preparer {
         column = threadIdx.x % quads * 4;
         row = threadIdx.x / quads;
         left = block.channels - column;
-        full = args.scan.wide && left >= 4;
+        full = neat || (args.scan.wide && left >= 4);
     }
 
     /* The thread's first quad, and the bytes from one to the next. */
@@ -55,17 +55,17 @@ template <typename Acc, int size, bool back> struct Preparer {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
-            if (left > 0 && row + i * ROWS < steps) raw[i] = load_raw<Acc>(from + i * stride(view), view, full, left);
+            if (left > 0 && row + i * ROWS < steps) raw[i] = load_raw(Acc(), from + i * stride(view), view, neat || full, left);
         }
     }
     __device__ void unpack_quad(const Raw<Acc> &raw, int tensor, Acc (&to)[4]) const
     {
-        unpack(raw, view_of(args, tensor), full, to);
+        unpack(raw, view_of(args, tensor), neat || full, to);
     }
     __device__ void store(const Rows &rows, int tensor, int i, const Acc (&from)[4]) const
     {
         const rl_s6_view &view = view_of(args, tensor);
-        store_four(quad_of(rows, tensor) + i * stride(view), view, full, left, from);
+        store_four(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
     }
 
     /* δ and its slope from what is stored. */
@@ -152,7 +152,7 @@ template <typename Acc, int size, bool back> struct Preparer {
 #pragma unroll
                     for (int k = 0; k < 4; k++) step[k].du *= gate(value[k]);
                 }
-                if (left < 4) {
+                if (!neat && left < 4) {
 #pragma unroll
                     for (int k = 0; k < 4; k++)
                         if (k >= left) step[k] = {};
@@ -169,7 +169,7 @@ template <typename Acc, int size, bool back> struct Preparer {
 
     __device__ bool is_whole_input(const rl_s6_view &view, int64_t there) const
     {
-        return view.wide && there >= STATES;
+        return neat || (view.wide && there >= STATES);
     }
     __device__ int64_t states_from(int panel, int i) const
     {
@@ -181,7 +181,7 @@ template <typename Acc, int size, bool back> struct Preparer {
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !args.dy.data)) return {};
-        return load_raw<Acc>(rows.row[OF_B + kind] + (at * view.step + state * view.lane) * bytes_of(view), view,
+        return load_raw(Acc(), rows.row[OF_B + kind] + (at * view.step + state * view.lane) * bytes_of(view), view,
                              is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
     /* Each lane's states in `orders` orders. */

@@ -40,62 +40,68 @@ struct Rows {
 };
 
 /* Four neighbours as they lie in memory, so that a load can be issued long before its first use. */
-template <typename Acc> struct alignas(16) Raw {
-    uint32_t word[sizeof(Acc)];
+template <typename Acc> struct Raw;
+template <> struct Raw<float> {
+    uint4 bits;
+};
+template <> struct Raw<double> {
+    double value[4];
 };
 
-/* One by one; the result is of the accumulation type. */
-template <typename Acc> __device__ __attribute__((noinline)) Raw<Acc> gather(const void *data, int dtype, int64_t lane, int count)
+/* One element: out of line, for these are the rare ones. */
+template <typename Acc> __device__ __attribute__((noinline)) Acc load_one(const void *data, int dtype, int64_t index)
 {
-    Raw<Acc> raw;
-    Acc *to = (Acc *)raw.word;
-    for (int k = 0; k < 4; k++) to[k] = k < count ? load_any<Acc>(data, dtype, k * lane) : Acc(0);
-    return raw;
+    return load_any<Acc>(data, dtype, index);
 }
 template <typename Acc>
-__device__ __attribute__((noinline)) void scatter(void *data, int dtype, int64_t lane, int count, Raw<Acc> raw)
+__device__ __attribute__((noinline)) void store_one(void *data, int dtype, int64_t index, Acc value)
 {
-    const Acc *from = (const Acc *)raw.word;
-    for (int k = 0; k < 4 && k < count; k++) store_any<Acc>(data, dtype, k * lane, from[k]);
+    store_any<Acc>(data, dtype, index, value);
 }
 
-template <typename Acc> __device__ inline int own_type()
+/* `full`: there are four, and they are one access.  Otherwise they come one by one, in the accumulation type. */
+__device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view &view, bool full, int count)
 {
-    return sizeof(Acc) == 4 ? RILL_F32 : RILL_F64;
-}
-
-/* `full`: there are four, and they are one access. */
-template <typename Acc>
-__device__ inline Raw<Acc> load_raw(const void *data, const rl_s6_view &view, bool full, int count)
-{
-    if (!full || (sizeof(Acc) == 8 && view.dtype != RILL_F64)) return gather<Acc>(data, view.dtype, view.lane, count);
-    Raw<Acc> raw;
-    uint4 *to = (uint4 *)raw.word;
-    if (sizeof(Acc) == 8) {
-        to[0] = ((const uint4 *)data)[0];
-        to[sizeof(Acc) / 8] = ((const uint4 *)data)[1];
-    } else if (view.dtype == RILL_F32) {
-        to[0] = *(const uint4 *)data;
-    } else {
+    if (full && view.dtype == RILL_F32) return {*(const uint4 *)data};
+    if (full) {
         const uint2 two = *(const uint2 *)data;
-        to[0] = make_uint4(two.x, two.y, 0, 0);
+        return {make_uint4(two.x, two.y, 0, 0)};
     }
+    float one[4];
+#pragma unroll
+    for (int k = 0; k < 4; k++) one[k] = k < count ? load_one<float>(data, view.dtype, k * view.lane) : 0.0f;
+    return {make_uint4(__float_as_uint(one[0]), __float_as_uint(one[1]), __float_as_uint(one[2]),
+                       __float_as_uint(one[3]))};
+}
+__device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_view &view, bool full, int count)
+{
+    Raw<double> raw;
+    if (full && view.dtype == RILL_F64) {
+        const double2 *const pairs = (const double2 *)data, first = pairs[0], second = pairs[1];
+        return {{first.x, first.y, second.x, second.y}};
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) raw.value[k] = k < count ? load_one<double>(data, view.dtype, k * view.lane) : 0.0;
     return raw;
 }
 
-template <typename Acc>
-__device__ inline void unpack(const Raw<Acc> &raw, const rl_s6_view &view, bool full, Acc (&to)[4])
+__device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
 {
-    if (sizeof(Acc) == 8 || !full || view.dtype == RILL_F32) {
 #pragma unroll
-        for (int k = 0; k < 4; k++) to[k] = ((const Acc *)raw.word)[k];
-        return;
-    }
-    const bool brain = view.dtype == RILL_BF16;
+    for (int k = 0; k < 4; k++) to[k] = raw.value[k];
+}
+__device__ inline void unpack(const Raw<float> &raw, const rl_s6_view &view, bool full, float (&to)[4])
+{
+    const uint32_t word[4] = {raw.bits.x, raw.bits.y, raw.bits.z, raw.bits.w};
+    if (!full || view.dtype == RILL_F32) {
 #pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const uint16_t bits = (uint16_t)(raw.word[k / 2] >> (k % 2 * 16));
-        to[k] = brain ? widen(bf16{bits}) : widen(f16{bits});
+        for (int k = 0; k < 4; k++) to[k] = __uint_as_float(word[k]);
+    } else if (view.dtype == RILL_BF16) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) to[k] = widen(bf16{(uint16_t)(word[k / 2] >> (k % 2 * 16))});
+    } else {
+#pragma unroll
+        for (int k = 0; k < 4; k++) to[k] = widen(f16{(uint16_t)(word[k / 2] >> (k % 2 * 16))});
     }
 }
 
@@ -110,22 +116,28 @@ __device__ inline uint32_t pack(float low, float high, bool brain)
 #endif
 }
 
+__device__ inline void store_whole(void *data, const float (&from)[4], int dtype)
+{
+    const bool brain = dtype == RILL_BF16;
+    if (dtype == RILL_F32)
+        *(float4 *)data = make_float4(from[0], from[1], from[2], from[3]);
+    else
+        *(uint2 *)data = make_uint2(pack(from[0], from[1], brain), pack(from[2], from[3], brain));
+}
+__device__ inline void store_whole(void *data, const double (&from)[4], int)
+{
+    ((double2 *)data)[0] = make_double2(from[0], from[1]);
+    ((double2 *)data)[1] = make_double2(from[2], from[3]);
+}
+
 template <typename Acc>
 __device__ inline void store_four(void *data, const rl_s6_view &view, bool full, int count, const Acc (&from)[4])
 {
-    if (full && view.dtype == own_type<Acc>()) {
-        Raw<Acc> raw;
-#pragma unroll
-        for (int k = 0; k < 4; k++) ((Acc *)raw.word)[k] = from[k];
-        *(Raw<Acc> *)data = raw;
-    } else if (full && sizeof(Acc) == 4) {
-        const bool brain = view.dtype == RILL_BF16;
-        *(uint2 *)data = make_uint2(pack((float)from[0], (float)from[1], brain),
-                                    pack((float)from[2], (float)from[3], brain));
-    } else {
-        Raw<Acc> raw;
-#pragma unroll
-        for (int k = 0; k < 4; k++) ((Acc *)raw.word)[k] = from[k];
-        scatter<Acc>(data, view.dtype, view.lane, count, raw);
+    if (full && (sizeof(Acc) == 4 || view.dtype == RILL_F64)) {
+        store_whole(data, from, view.dtype);
+        return;
     }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (k < count) store_one<Acc>(data, view.dtype, k * view.lane, from[k]);
 }

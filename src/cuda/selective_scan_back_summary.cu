@@ -29,7 +29,9 @@ template <typename Acc> struct Tiles {
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
-template <typename Acc, bool split> struct Summary {
+template <typename Acc, bool split, bool neat> struct Summary {
+    using Prepares = Preparer<Acc, SPAN, false, neat>;
+
     const rl_s6_back_args &args;
     const Chunk &chunk;
     const Block &block;
@@ -179,7 +181,7 @@ template <typename Acc, bool split> struct Summary {
     /* Two tiles of the walk back, the first of which is `tile`. */
     __device__ void run_span(int64_t tile, double (&total)[OWN])
     {
-        const Preparer<Acc, SPAN, false> preparer(args, block);
+        const Prepares preparer(args, block);
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = left < SPAN ? (int)left : SPAN, parity = tile / 2 & 1;
         const int panels = args.scan.panels;
@@ -189,7 +191,7 @@ template <typename Acc, bool split> struct Summary {
         for (int panel = 0; panel < panels; panel++) {
             const Raw<Acc> input = preparer.fetch_input(rows, steps, panel, threadIdx.x);
             if (panel == 0) {
-                typename Preparer<Acc, SPAN, false>::Fetched fetched;
+                typename Prepares::Fetched fetched;
                 preparer.fetch_steps(rows, steps, fetched);
                 preparer.put_steps(fetched, tiles.vectors, steps, tiles.step, tiles.flags);
             }
@@ -255,7 +257,7 @@ template <typename Acc, bool split> struct Summary {
     }
 };
 
-template <typename Acc, bool split>
+template <typename Acc, bool split, bool neat>
 __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
     summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
@@ -266,19 +268,23 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
         const int64_t piece = task / args.scan.blocks, sequence = piece / args.scan.chunks;
         const Block block = locate_block(args.scan, task - piece * args.scan.blocks);
         const Chunk chunk = locate_chunk(args.scan, sequence, piece - sequence * args.scan.chunks);
-        Summary<Acc, split>(args, chunk, block, tiles).run();
+        Summary<Acc, split, neat>(args, chunk, block, tiles).run();
         __syncthreads(); /* before the next task clears the flags */
     }
 }
 
 } // namespace
 
-const void *rl_s6_back_summary_kernel(bool f64, bool split)
+const void *rl_s6_back_summary_kernel(bool f64, bool split, bool neat)
 {
     if (f64)
-        return split ? kernel_address<summary_kernel<double, true>>()
-                     : kernel_address<summary_kernel<double, false>>();
-    return split ? kernel_address<summary_kernel<float, true>>() : kernel_address<summary_kernel<float, false>>();
+        return split ? kernel_address<summary_kernel<double, true, false>>()
+                     : kernel_address<summary_kernel<double, false, false>>();
+    if (neat)
+        return split ? kernel_address<summary_kernel<float, true, true>>()
+                     : kernel_address<summary_kernel<float, false, true>>();
+    return split ? kernel_address<summary_kernel<float, true, false>>()
+                 : kernel_address<summary_kernel<float, false, false>>();
 }
 
 size_t rl_s6_back_summary_shared(bool f64)

@@ -22,7 +22,8 @@ template <typename Acc> struct Tiles {
     Parameters<Acc> vectors;
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
     Rows rows[2];                /* likewise */
-    Block block;                 /* here, to leave registers to the walk */
+    Block block;                 /* this and the next here, to leave registers to the walk */
+    Chunk chunk;
 };
 
 #include "selective_scan_back_finish.cuh"
@@ -33,20 +34,22 @@ template <typename Acc> struct Chains;
 template <typename Acc>
 __device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles, Chains<Acc> &chains,
                              int steps, bool fresh, int panel, const Chunk &chunk, int64_t first,
-                             Acc (&h)[OWN][STATES], const int *flags);
+                             Acc (&h)[OWN][STATES], const int *flags, int begin);
 
 #include "selective_scan_back_walk.cuh"
 
 #include "selective_scan_back_plain.cuh"
 
 /* The chunks of one task. */
-template <typename Acc> struct Task {
+template <typename Acc, bool neat> struct Task {
+    using Prepares = Preparer<Acc, TILE, true, neat>;
+
     const rl_s6_back_args &args;
     const Block &block;
     int64_t index;
     Tiles<Acc> &tiles;
     Walker<Acc> walker;
-    Preparer<Acc, TILE, true> preparer;
+    Prepares preparer;
     bool moves; /* the chunk starts from a state that is not zero */
     bool again; /* some of its states have been run again */
 
@@ -111,17 +114,19 @@ template <typename Acc> struct Task {
         Four<Acc> state[OWN];
         Acc deltas[OWN];
     };
-    __device__ void fetch_kept(const Chunk &chunk, int64_t tile, int panel, Kept &to) const
+    __device__ Kept fetch_kept(const Chunk &chunk, int64_t tile, int panel) const
     {
         const int64_t row = chunk.kept + tile;
         const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
-        if (tile == 0) return;
+        Kept to = {};
+        if (tile <= 0) return to; /* nothing is kept there */
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             to.state[j] = *(const Four<Acc> *)(from + j * place_step());
             if (moves && walker.lane.column_of(j) < block.channels)
                 to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
         }
+        return to;
     }
 
     /* The states before a tile. */
@@ -216,18 +221,20 @@ template <typename Acc> struct Task {
 
     /* What of a tile is on its way while the one after it is finished. */
     struct Ahead {
-        typename Preparer<Acc, TILE, true>::Fetched steps;
+        typename Prepares::Fetched steps;
         Raw<Acc> input;
         Kept kept;
     };
-    __device__ void fetch_tile(const Chunk &chunk, int64_t tile, Ahead &ahead) const
+    __device__ Ahead fetch_tile(const Chunk &chunk, int64_t tile) const
     {
         const Rows &rows = tiles.rows[tile & 1];
         const int64_t left = chunk.piece.count - tile * TILE;
-        const int steps = left < TILE ? (int)left : TILE;
-        fetch_kept(chunk, tile, 0, ahead.kept);
+        const int steps = tile < 0 ? 0 : left < TILE ? (int)left : TILE;
+        Ahead ahead;
+        ahead.kept = fetch_kept(chunk, tile, 0);
         preparer.fetch_steps(rows, steps, ahead.steps);
         ahead.input = preparer.fetch_input(rows, steps, 0, threadIdx.x);
+        return ahead;
     }
 
     __device__ void run_tile(const Chunk &chunk, int64_t tile, Ahead &ahead)
@@ -237,17 +244,12 @@ template <typename Acc> struct Task {
         const int panels = args.scan.panels, parity = tile & 1, steps = left < TILE ? (int)left : TILE;
         const bool last = tile + 1 == chunk.tiles;
         const Rows &rows = tiles.rows[parity];
-        const Finisher<Acc> finisher(args, block, preparer, tiles, rows, steps);
+        const Finisher<Acc, neat> finisher(args, block, preparer, tiles, rows, steps);
         walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
+        preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            if (panel == 0) {
-                preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
-            } else {
-                fetch_kept(chunk, tile, panel, ahead.kept);
-                ahead.input = preparer.fetch_input(rows, steps, panel, threadIdx.x);
-            }
             load_panel(chunk, tile, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
             preparer.template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
@@ -262,9 +264,12 @@ template <typename Acc> struct Task {
                 tiles.rows[parity ^ 1].find(args, block, piece, first - TILE);
             }
             __syncthreads(); /* all sums are there, and all have left the stage */
-            if (panel + 1 == panels && tile > 0) fetch_tile(chunk, tile - 1, ahead);
             if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel);
+            if (panel + 1 == panels) continue;
+            ahead.kept = fetch_kept(chunk, tile, panel + 1);
+            ahead.input = preparer.fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
+        ahead = fetch_tile(chunk, tile - 1);
         finisher.finish_steps();
     }
 
@@ -321,14 +326,16 @@ template <typename Acc> struct Task {
             store_dA(panel); /* where there is no step, that is all */
         }
         for (int64_t sequence = begin; sequence < end; sequence++) {
-            const Chunk chunk = locate_chunk(args.scan, sequence, split ? index % args.scan.chunks : 0);
-            if (chunk.piece.empty && chunk.piece.starts) hand_on(chunk.piece);
-            __syncthreads(); /* the sequence before has left the flags */
+            const Chunk &chunk = tiles.chunk;
+            __syncthreads(); /* the sequence before has left its place, and the flags */
+            if (threadIdx.x == 0)
+                tiles.chunk = locate_chunk(args.scan, sequence, split ? index % args.scan.chunks : 0);
             clear_flags(0), clear_flags(1);
+            __syncthreads(); /* the chunk is known */
+            if (chunk.piece.empty && chunk.piece.starts) hand_on(chunk.piece);
             begin_chunk(chunk);
             __syncthreads(); /* before steps are flagged */
-            Ahead ahead = {};
-            if (chunk.tiles > 0) fetch_tile(chunk, chunk.tiles - 1, ahead);
+            Ahead ahead = fetch_tile(chunk, chunk.tiles - 1);
             for (int64_t tile = chunk.tiles; tile-- > 0;) run_tile(chunk, tile, ahead);
         }
         if (is_resident()) store_dA(0);
@@ -338,7 +345,7 @@ template <typename Acc> struct Task {
     }
 };
 
-template <typename Acc>
+template <typename Acc, bool neat>
 __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BLOCKS : 2)
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
@@ -349,15 +356,17 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
         __syncthreads(); /* the block is known */
-        Task<Acc>(args, tiles.block, index, tiles).run();
+        Task<Acc, neat>(args, tiles.block, index, tiles).run();
     }
 }
 
 } // namespace
 
-const void *rl_s6_back_walk_kernel(bool f64)
+const void *rl_s6_back_walk_kernel(bool f64, bool neat)
 {
-    return f64 ? kernel_address<walk_kernel<double>>() : kernel_address<walk_kernel<float>>();
+    return f64    ? kernel_address<walk_kernel<double, false>>()
+           : neat ? kernel_address<walk_kernel<float, true>>()
+                  : kernel_address<walk_kernel<float, false>>();
 }
 
 size_t rl_s6_back_walk_shared(bool f64)

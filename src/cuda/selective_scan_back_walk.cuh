@@ -227,11 +227,10 @@ template <typename Acc> struct Walker {
         }
     }
 
-    template <bool outputs, bool more> __device__ void walk_parts(Acc (&h)[OWN][STATES])
+    template <bool outputs, bool more> __device__ void walk_parts(int parts)
     {
-        leave_starts(h);
 #pragma unroll 1
-        for (int part = (steps - 1) / PART<Acc>; part >= 0; part--) walk_part<outputs, more>(part);
+        for (int part = parts - 1; part >= 0; part--) walk_part<outputs, more>(part);
     }
 
     /* Where a span begins. */
@@ -280,22 +279,29 @@ template <typename Acc> struct Walker {
         return tame && is_finite(size);
     }
 
-    /* A panel of a tile, from the states before it. */
+    /*
+     * A panel of a tile, from the states before it.  Steps beyond the last would do no harm but that their zeros could
+     * meet infinite states: a part that is not whole is walked step by step.
+     */
     __device__ void walk_tile(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags)
     {
-        if (__any_sync(~0u, !is_tame_tile(h, flags))) {
+        const bool tame = !__any_sync(~0u, !is_tame_tile(h, flags));
+        const int parts = tame ? steps / PART<Acc> : 0;
+        if (tame) leave_starts(h);
+        if (parts * PART<Acc> < steps) {
             Acc from[OWN][STATES];
             Chains<Acc> chains = own; /* here, so that they stay in registers elsewhere */
 #pragma unroll
             for (int j = 0; j < OWN; j++)
 #pragma unroll
                 for (int k = 0; k < STATES; k++) from[j][k] = h[j][k];
-            walk_plainly(args, block, tiles, chains, steps, fresh, panel, chunk, first, from, flags);
+            walk_plainly(args, block, tiles, chains, steps, fresh, panel, chunk, first, from, flags,
+                         parts * PART<Acc>);
             own = chains;
-        } else if (args.needs_outputs) {
-            panel == 0 ? walk_parts<true, false>(h) : walk_parts<true, true>(h);
-        } else {
-            panel == 0 ? walk_parts<false, false>(h) : walk_parts<false, true>(h);
         }
+        if (args.needs_outputs)
+            panel == 0 ? walk_parts<true, false>(parts) : walk_parts<true, true>(parts);
+        else
+            panel == 0 ? walk_parts<false, false>(parts) : walk_parts<false, true>(parts);
     }
 };

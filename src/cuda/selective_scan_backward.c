@@ -92,6 +92,14 @@ static bool all_wide(const rl_s6_back_args *args)
     return true;
 }
 
+static bool all_neat(const rl_s6_back_args *args)
+{
+    const rl_s6_view *views[] = {&args->scan.B, &args->scan.C, &args->dB, &args->dC};
+    for (int i = 0; i < 4; i++)
+        if (views[i]->data && !views[i]->wide) return false;
+    return args->scan.wide && args->scan.group_channels % 4 == 0 && args->scan.states % 4 == 0;
+}
+
 static bool is_f64(const rl_s6_back_args *args)
 {
     return args->scan.x.dtype == RILL_F64;
@@ -102,23 +110,13 @@ static int64_t element_of(const rl_s6_back_args *args)
     return is_f64(args) ? sizeof(double) : sizeof(float);
 }
 
-/* Scratch that does not depend on the cut of time. */
-static int64_t fixed_bytes(const rl_s6_back_args *args)
-{
-    const rl_s6_args *scan = &args->scan;
-    int64_t element = element_of(args), tiles = args->rows / RL_S6_BACK_STEPS + 1;
-    int64_t bytes = tiles * (rl_s6_back_matrix(scan) + scan->channels) * element;
-    if (!args->add_groups) bytes += scan->blocks * args->rows * 2 * scan->states * element;
-    return bytes;
-}
-
-/* The number of chunks that takes the least time of those whose scratch stays below the size of x. */
+/* The number of chunks that takes the least time of those whose own scratch stays below the size of x. */
 static int64_t pick_chunks(const rl_s6_back_args *args, int sms)
 {
     const rl_s6_args *scan = &args->scan;
     const int64_t tasks = scan->sequences * scan->blocks, length = args->rows / rl_most(scan->sequences, 1);
     const int64_t chunk = rl_s6_back_chunk_bytes(scan->sequences, scan->channels, scan->states, element_of(args));
-    const int64_t room = rl_most(args->rows * scan->channels * element_of(args), RL_S6_BACK_FREE) - fixed_bytes(args);
+    const int64_t room = rl_most(args->rows * scan->channels * element_of(args), RL_S6_BACK_FREE);
     int64_t best = 1, least = rl_s6_back_time(tasks, length, 1, sms);
     for (int64_t chunks = 2; chunks <= rl_least(RL_S6_BACK_TRIED, length / RL_S6_STEPS); chunks++) {
         if (rl_s6_back_share(length, chunks) * (chunks - 1) >= length) continue; /* the last would have no steps */
@@ -198,10 +196,13 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(void)
         const struct {
             const void *kernel;
             size_t shared;
-        } kernels[] = {{rl_s6_back_summary_kernel(f64, false), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, true), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64), rl_s6_back_walk_shared(f64)}};
-        for (int k = 0; k < 3 && error == cudaSuccess; k++)
+        } kernels[] = {{rl_s6_back_summary_kernel(f64, false, false), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_summary_kernel(f64, true, false), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_summary_kernel(f64, false, true), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_summary_kernel(f64, true, true), rl_s6_back_summary_shared(f64)},
+                       {rl_s6_back_walk_kernel(f64, false), rl_s6_back_walk_shared(f64)},
+                       {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)}};
+        for (int k = 0; k < 6 && error == cudaSuccess; k++)
             error = cudaFuncSetAttribute(kernels[k].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)kernels[k].shared);
     }
@@ -225,13 +226,13 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
     rill_status status = RILL_OK;
     if (!args->whole)
-        status = launch(context, args, rl_s6_back_summary_kernel(f64, split), scan->tasks, threads,
+        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, args->neat), scan->tasks, threads,
                         rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
     if (status != RILL_OK) return status;
-    return launch(context, args, rl_s6_back_walk_kernel(f64), args->pieces * scan->blocks, threads,
+    return launch(context, args, rl_s6_back_walk_kernel(f64, args->neat), args->pieces * scan->blocks, threads,
                   rl_s6_back_walk_shared(f64), "selective_scan_backward: launch");
 }
 
@@ -256,6 +257,7 @@ rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_sele
     rl_s6_back_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     args.scan.wide = all_wide(&args);
+    args.neat = all_neat(&args);
     cut(context, &args);
     rill_status status = take_scratch(context, &args);
     if (status == RILL_OK) status = launch_walks(context, &args);
