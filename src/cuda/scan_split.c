@@ -3,7 +3,7 @@
 
 #include "counts.h"
 #include "scan_split_args.h"
-#include "scan_wave.h"
+#include "scan_strip.h"
 
 static const int64_t LEAST_STEPS = 4096; /* of a sequence, on the average: several tiles */
 static const int64_t MOST_WALKS = 16;    /* channels of sequences for each multiprocessor */
@@ -44,8 +44,7 @@ cudaError_t rl_cuda_prepare_scan_split(void)
             }
         }
     }
-    for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) error = allow(rl_scan_wave(backward));
-    return error;
+    return error == cudaSuccess ? rl_cuda_prepare_scan_strips() : error;
 }
 
 /* Whether 16 bytes may be moved at a time from any multiple of 16 bytes on along an axis of stride `unit`. */
@@ -150,38 +149,6 @@ static rill_status launch_reset(rill_context *context, void *common, int64_t uni
                           "scan: launch of a reset");
 }
 
-static bool is_of_floats_in_rows(const rl_scan_view *view)
-{
-    return !view->data || (view->dtype == RILL_F32 && view->channel == 1);
-}
-
-/* Of a sequence, as a block of the wave's kernel holds them. */
-static int64_t wave_parts(const rl_scan_args *args)
-{
-    return rl_quotient_up(args->length, (int64_t)RL_WAVE_STEPS * RL_WAVE_THREADS >> RL_WAVE_LANES_LOG2);
-}
-
-/* One wave of blocks holds all of it. */
-static bool fits_a_wave(const rill_context *context, const rl_scan_args *args)
-{
-    const int64_t sms = rl_cuda_state_of(context)->sms, parts = wave_parts(args);
-    const int64_t chains = args->sequences * rl_quotient_up(args->channels, (int64_t)1 << RL_WAVE_LANES_LOG2);
-    return !args->offsets && args->a.dtype == RILL_F32 && is_of_floats_in_rows(&args->a) &&
-           is_of_floats_in_rows(&args->input) && is_of_floats_in_rows(&args->output) &&
-           is_of_floats_in_rows(&args->before) && is_of_floats_in_rows(&args->decay) && parts <= RL_WAVE_MOST_PARTS &&
-           chains <= sms / parts;
-}
-
-static rl_split_kernel lay_out_wave(rl_split_args *args)
-{
-    const rl_scan_args *scan = &args->scan;
-    rl_split_kernel kernel = rl_scan_wave(args->is_backward);
-    args->lanes_log2 = RL_WAVE_LANES_LOG2;
-    args->groups = (int32_t)(scan->sequences * rl_quotient_up(scan->channels, (int64_t)1 << RL_WAVE_LANES_LOG2));
-    args->most_tiles = wave_parts(scan);
-    return kernel;
-}
-
 static rl_split_kernel lay_out(rl_split_args *args)
 {
     const rl_scan_args *scan = &args->scan;
@@ -200,7 +167,8 @@ static rl_split_kernel lay_out(rl_split_args *args)
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     rl_split_args args = {.scan = *scan, .is_backward = backward};
-    const rl_split_kernel kernel = fits_a_wave(context, scan) ? lay_out_wave(&args) : lay_out(&args);
+    if (rl_cuda_scan_strips_wanted(context, scan)) return rl_cuda_scan_strips(context, scan, backward);
+    const rl_split_kernel kernel = lay_out(&args);
     int64_t blocks = (int64_t)rl_cuda_state_of(context)->sms * kernel.blocks, units;
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
     void *common;

@@ -22,8 +22,8 @@
 #include "strided.h"
 #include "venues.h"
 
-/* Steps of one channel, of a few, of many. */
-enum { LONG = 100003, MIDDLE = 20011, SHORT = 2003 };
+/* Steps of one channel, of a few, of many; of some that a GPU shares out over time. */
+enum { LONG = 100003, MIDDLE = 20011, SHORT = 2003, SHARED = 8203 };
 
 /* Set for each group of tests. */
 static rill_context *context;
@@ -83,6 +83,16 @@ static void other_types(void **unused)
         failed += run_rows((scan_way){.dtype = types[i], .channels = 3, .time_last = i % 2}, SHORT);
         failed += run_rows((scan_way){.dtype = types[i], .channels = 40, .time_last = i % 2 == 0}, 600);
     }
+    assert_int_equal(failed, 0);
+}
+
+static void some_channels(void **unused)
+{
+    int failed = 0;
+    (void)unused;
+    failed += run_rows((scan_way){.dtype = RILL_F32, .channels = 20}, SHARED);
+    failed += run_rows((scan_way){.dtype = RILL_F32, .channels = 16, .piece = SHARED / 2 + 1}, SHARED);
+    failed += run_rows((scan_way){.dtype = RILL_F32, .channels = 36, .in_place = true}, SHARED);
     assert_int_equal(failed, 0);
 }
 
@@ -318,7 +328,7 @@ static int run_venue(const venue *where, rill_context *opened)
         cmocka_unit_test(whole),        cmocka_unit_test(other_types),         cmocka_unit_test(in_two),
         cmocka_unit_test(in_place),     cmocka_unit_test(step_by_step),        cmocka_unit_test(turns),
         cmocka_unit_test(gradients),    cmocka_unit_test(gradient_of_a_reset), cmocka_unit_test(packed),
-        cmocka_unit_test(unread_decay),
+        cmocka_unit_test(unread_decay), cmocka_unit_test(some_channels),
     };
     context = opened;
     return cmocka_run_group_tests_name(where->name, tests, NULL, NULL);
