@@ -43,12 +43,14 @@ static rill_status take_common(rill_context *context, rl_strip_args *args, void 
     const size_t places = (size_t)args->chains * (size_t)args->tiles * RL_STRIP_LANES;
     const size_t groups = (size_t)rl_quotient_up(args->tiles, RL_STRIP_GROUP);
     const size_t told = places * 16, ends = places * 8, states = (size_t)args->chains * groups * RL_STRIP_LANES * 8;
-    rill_status status = rl_workspace_take(context, told + ends + states, common);
+    const size_t joined = 2 * states;
+    rill_status status = rl_workspace_take(context, told + ends + states + joined, common);
     if (status != RILL_OK) return status;
     args->told = *common;
     args->ends = (char *)*common + told;
     args->states = (char *)*common + told + ends;
-    *units = (int64_t)(told + ends + states) / 16;
+    args->joined = (char *)*common + told + ends + states;
+    *units = (int64_t)(told + ends + states + joined) / 16;
     return RILL_OK;
 }
 

@@ -134,88 +134,74 @@ struct Heard {
     }
 };
 
-/* Which of a carrier's chains, and which group of its tiles: chains take turns. */
-struct Turn {
-    int chain, group;
-
-    __device__ void pass(int chains)
-    {
-        if (++chain < chains) return;
-        chain = 0;
-        group++;
-    }
-};
-
-/* The states that enter the groups of some chains' tiles, one after the other. */
+/*
+ * The states that enter the groups of some chains' tiles, one after the other.  A warp has a strip of each chain; a
+ * thread, of a channel, one of the next few groups' summaries, so that these are on their way before they are needed.
+ */
 struct Carrier {
     const rl_strip_args &args;
-    double *carried;                     /* the thread's own, THREADS apart */
-    int warp, lane, count, groups, each; /* chains of a sequence */
+    int lane, window, mine; /* groups at a time, and which of them the thread's is */
+    int chain;
+    int64_t groups; /* but the last one, which nothing follows */
+    bool has_any;
+    const Word *joined;        /* of the thread's group */
+    const double *end;         /* of the first group's last tile */
+    unsigned long long *state; /* that leaves the thread's group */
 
-    __device__ Carrier(const rl_strip_args &args, double *room)
-        : args(args), carried(room + threadIdx.x), warp((int)threadIdx.x / 32), lane((int)threadIdx.x % 32),
-          count((args.chains - (int)blockIdx.x + args.carriers - 1) / args.carriers),
-          groups((int)((args.tiles + TILES - 1) / TILES)), each(args.chains / (int)args.scan.sequences)
+    __device__ explicit Carrier(const rl_strip_args &args)
+        : args(args), lane((int)threadIdx.x % 32), groups((args.tiles + TILES - 1) / TILES - 1)
     {
+        const int count = (args.chains - (int)blockIdx.x + args.carriers - 1) / args.carriers;
+        for (window = 8; window * count > 8;) window /= 2;
+        mine = lane / 4 % window;
+        chain = (int)blockIdx.x + lane / 4 / window * args.carriers;
+        has_any = chain < args.chains && channel() < args.scan.channels;
+        const int64_t own = (int)threadIdx.x / 32 * 4 + lane % 4;
+        joined = (const Word *)args.joined + (chain * groups + mine) * LANES + own;
+        end = (const double *)args.ends + (chain * args.tiles + TILES - 1) * LANES + own;
+        state = (unsigned long long *)args.states + (chain * (groups + 1) + mine + 1) * LANES + own;
     }
-    __device__ int chain(int k) const
+    __device__ int each() const
     {
-        return (int)blockIdx.x + k * args.carriers;
+        return args.chains / (int)args.scan.sequences;
     }
-    __device__ int channel(int k) const
+    __device__ int channel() const
     {
-        return chain(k) % each * LANES + warp * 4;
+        return chain % each() * LANES + (int)threadIdx.x / 32 * 4 + lane % 4;
     }
-    __device__ int64_t slot(Turn turn) const
+    __device__ bool is_there(int64_t group) const
     {
-        return ((int64_t)chain(turn.chain) * args.tiles + turn.group * TILES) * LANES + warp * 4 + lane % 4;
+        return has_any && group + mine < groups;
     }
-    __device__ void tell(int k, int group, double state) const
+
+    __device__ void run()
     {
-        if (lane < 4)
-            put_word((unsigned long long *)args.states + ((int64_t)chain(k) * groups + group) * LANES + warp * 4 +
-                         lane,
-                     state);
-    }
-    __device__ void begin() const
-    {
-        for (int k = 0; k < count; k++) {
-            if (channel(k) >= args.scan.channels) continue;
-            const double state = load_state<float>(args.scan.enter, chain(k) / each, channel(k) + lane % 4);
-            carried[k * THREADS] = state;
-            tell(k, 0, state);
-        }
-    }
-    __device__ __forceinline__ void ask(Heard &heard, Turn turn) const
-    {
-        if (turn.group + 1 < groups) heard.ask((const Word *)args.told + slot(turn) + part_of(lane) * LANES, EACH);
-    }
-    __device__ __forceinline__ void pass_on(Heard &heard, Turn turn) const
-    {
-        if (channel(turn.chain) >= args.scan.channels) return;
-        while (heard.misses(EACH)) ask(heard, turn);
-        __syncwarp();
-        const Sum sum = sum_of_group(heard.sum(EACH), lane);
-        double state = carried[turn.chain * THREADS];
-        if (lane < 4 && !fold<float>(sum, state, state))
-            state = await_word((const unsigned long long *)args.ends + slot(turn) + (TILES - 1) * LANES);
-        carried[turn.chain * THREADS] = state;
-        tell(turn.chain, turn.group + 1, state);
-    }
-    __device__ void run() const
-    {
-        constexpr int AHEAD = 4;
-        Heard heard[AHEAD];
-        Turn asked = {}, turn = {};
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++, asked.pass(count)) ask(heard[k], asked);
-        for (;;) {
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++, turn.pass(count), asked.pass(count)) {
-                if (turn.group + 1 >= groups) return;
-                pass_on(heard[k], turn);
-                ask(heard[k], asked);
+        double carried = has_any ? load_state<float>(args.scan.enter, chain / each(), channel()) : 0;
+        if (has_any && mine == 0) put_word(state - LANES, carried);
+        unsigned long long P = 0, S = 0, next_P = 0, next_S = 0;
+        if (is_there(0)) load_relaxed((const unsigned long long *)joined, P, S);
+        for (int64_t group = 0; group < groups; group += window) {
+            const Word *const next = joined + window * LANES;
+            if (is_there(group + window)) load_relaxed((const unsigned long long *)next, next_P, next_S);
+#pragma unroll 1
+            for (int k = 0; k < window && group + k < groups; k++, end += TILES * LANES) {
+                for (;;) {
+                    const bool misses = is_there(group) && (P == MISSING || S == MISSING);
+                    if (!__any_sync(~0u, misses && mine == k)) break;
+                    if (misses) load_relaxed((const unsigned long long *)joined, P, S);
+                }
+                const int from = (lane & ~(4 * window - 1)) + 4 * k + lane % 4;
+                const Word told = {__longlong_as_double((long long)__shfl_sync(~0u, P, from)),
+                                   __longlong_as_double((long long)__shfl_sync(~0u, S, from))};
+                if (has_any && !fold<float>(from_told<float>(told), carried, carried))
+                    carried = await_word((const unsigned long long *)end);
+                if (has_any && mine == k) put_word(state, carried);
+                __syncwarp();
             }
+            P = next_P;
+            S = next_S;
+            joined = next;
+            state += window * LANES;
         }
     }
 };
@@ -399,21 +385,45 @@ template <bool backward> struct Walker : Strip {
         for (int j = 0; j < 4; j++) put((Word *)args.told + slot(tile) + j, as_told(sum[j]));
     }
 
-    /* The state that enters the tile, of channel lane % 4. */
-    __device__ __forceinline__ double carry() const
+    /* What lane 31 has of channel lane % 4. */
+    __device__ __forceinline__ Sum whole_strip(const Sum (&sum)[4]) const
+    {
+        Sum own = {};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const Sum one = {{},
+                             __shfl_sync(~0u, sum[j].P, 31),
+                             __shfl_sync(~0u, sum[j].S, 31),
+                             __shfl_sync(~0u, sum[j].mass, 31)};
+            if (lane % 4 == j) own = one;
+        }
+        return own;
+    }
+
+    /* The state that enters the tile, of channel lane % 4.  A group's last tile tells the joined summary of all. */
+    __device__ __forceinline__ double carry(const Sum (&sum)[4]) const
     {
         const int64_t group = tile / TILES, groups = (args.tiles + TILES - 1) / TILES;
-        const int earlier = (int)(tile % TILES), mine = min(EACH, earlier - part_of(lane));
-        const Word *told = (const Word *)args.told + slot(group * TILES + part_of(lane)) + lane % 4;
-        Heard heard = {};
-        heard.ask(told, mine);
+        const int earlier = (int)(tile % TILES), count = min(EACH, earlier - part_of(lane));
+        Sum before = no_steps<float>();
+        if (earlier > 0) {
+            const Word *told = (const Word *)args.told + slot(group * TILES + part_of(lane)) + lane % 4;
+            Heard heard = {};
+            do heard.ask(told, count);
+            while (heard.misses(count));
+            __syncwarp();
+            before = sum_of_group(heard.sum(count), lane);
+        }
+        if (earlier == TILES - 1 && !is_last) {
+            const Sum own = whole_strip(sum);
+            if (lane < 4)
+                put((Word *)args.joined + (chain * (groups - 1) + group) * LANES + warp * 4 + lane,
+                    as_told(joined(before, own)));
+        }
         double state = await_word((const unsigned long long *)args.states + (chain * groups + group) * LANES +
                                   warp * 4 + lane % 4);
         if (earlier == 0) return state;
-        while (heard.misses(mine)) heard.ask(told, mine);
-        __syncwarp();
-        const Sum sum = sum_of_group(heard.sum(mine), lane);
-        if (lane < 4 && !fold<float>(sum, state, state))
+        if (lane < 4 && !fold<float>(before, state, state))
             state = await_word((const unsigned long long *)args.ends + slot(tile - 1) + lane);
         __syncwarp();
         return __shfl_sync(~0u, state, lane % 4);
@@ -509,7 +519,7 @@ template <bool backward> struct Walker : Strip {
                          __shfl_up_sync(~0u, sum[j].S, 1),
                          __shfl_up_sync(~0u, sum[j].mass, 1)};
         float state[4];
-        walk_all(before, carry(), state);
+        walk_all(before, carry(sum), state);
         end(state);
     }
 };
@@ -520,8 +530,7 @@ __global__ void __launch_bounds__(THREADS, backward ? 4 : 6) strip_kernel(const 
     if ((int)blockIdx.x < args.carriers) {
         let_later_start();
         await_earlier(); /* the common memory's reset, and all before it */
-        const Carrier carrier(args, (double *)dynamic_shared);
-        carrier.begin();
+        Carrier carrier(args);
         carrier.run();
         return;
     }

@@ -25,6 +25,7 @@ typedef struct rl_strip_args {
     int64_t tiles;    /* of a chain */
     /* All bits set before the kernel runs. */
     void *told;   /* [chains, tiles, lanes] a tile's summary */
+    void *joined; /* [chains, groups - 1, lanes] a group's summary */
     void *states; /* [chains, groups, lanes] the state that enters a group */
     void *ends;   /* [chains, tiles, lanes] the state that leaves a tile */
 } rl_strip_args;
