@@ -296,10 +296,11 @@ rill_status rl_cuda_attention_sum_heads(rill_context *context, const rill_tensor
 }
 
 rill_status rl_cuda_attention_gates_by_steps(rill_context *context, const rl_linear_attention_backward_problem *p,
-                                             int32_t *marks)
+                                             int32_t *marks, bool values)
 {
     rl_linear_attention_backward_problem gates = *p;
-    gates.dq = gates.dk = gates.dv = gates.dS_init = (rill_tensor){0};
+    gates.dq = gates.dk = gates.dS_init = (rill_tensor){0};
+    if (!values) gates.dv = (rill_tensor){0};
     rl_attention_backward_args args = resolve_backward(&gates, false);
     args.marks.all = marks;
     return launch_backward(context, &args, false);

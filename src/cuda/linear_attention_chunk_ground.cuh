@@ -24,7 +24,7 @@ constexpr int SHARED_MOST = 227 << 10;
 
 /* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
  * segment's sum. */
-enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, SUM };
+enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM };
 
 /* Barriers in shared memory, by what they tell: inputs have come; decays and P are made; all of it was used. */
 constexpr int TURNS_OF_MIX = 2; /* decays and P of a chunk are made while those of the one before are used */
@@ -34,14 +34,17 @@ struct Signals {
 
 /* Shared memory, in bytes from its begin; the partner's tiles are there for gates' gradients only. */
 template <int KEYS, Purpose PURPOSE> struct Layout {
-    static constexpr bool SUMS = PURPOSE == SUM, GATES = PURPOSE == READ_STATES || PURPOSE == READ_GRADIENTS;
+    static constexpr bool SUMS = PURPOSE == SUM, BOTH = PURPOSE == READ_BOTH;
+    static constexpr bool PAIRED = BOTH || PURPOSE == READ_GRADIENTS, GATES = PAIRED || PURPOSE == READ_STATES;
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
     static constexpr int STAGE = PARTNER + (GATES ? GROUPS * TILE : 0);
-    static constexpr int MIXES = SUMS ? 0 : TILE;
-    static constexpr int REST = TURNS_OF_MIX * (MIXES + (int)sizeof(Decays)) + (int)sizeof(Signals);
+    static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
+    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0, ROWS = BOTH ? GROUPS * TILE : 0;
+    static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * (MIXES + (int)sizeof(Decays)) + (int)sizeof(Signals);
     static constexpr int STAGES = 3 * STAGE + REST <= SHARED_MOST ? 3 : 2;
-    static constexpr int MIX = STAGES * STAGE, DECAYS = MIX + TURNS_OF_MIX * MIXES;
+    static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES, ROW = STATE + STATES;
+    static constexpr int DECAYS = ROW + ROWS;
     static constexpr int SIGNALS = DECAYS + TURNS_OF_MIX * (int)sizeof(Decays), BYTES = STAGES * STAGE + REST;
 };
 
@@ -84,7 +87,8 @@ __device__ inline uint64_t steps_at(const char *tiles, int turn)
 /* Of a warpgroup: that of the mixer, whose values are the block's, or of one that holds states. */
 template <int KEYS, Purpose PURPOSE> struct Ground {
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
-    static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES, LEAVES = SUMS || PURPOSE == ANSWER_AND_STATE;
+    static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES, PAIRED = Layout::PAIRED, BOTH = Layout::BOTH;
+    static constexpr bool LEAVES = SUMS || PURPOSE == ANSWER_AND_STATE;
     const rl_chunks_args &args;
     const Course course;
     const int sequence, head, group, first_value;

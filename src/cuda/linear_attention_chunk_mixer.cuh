@@ -13,10 +13,12 @@ namespace attention_chunks
 template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     typedef attention_chunks::Ground<KEYS, PURPOSE> Ground;
     typedef typename Ground::Layout Layout;
-    static constexpr int SCANNED = Layout::PARTNER; /* of a stage */
+    static constexpr int SCANNED = Layout::PARTNER;                             /* of a stage */
+    static constexpr int PARTS = Layout::PAIRED ? 2 : 1, WIDTH = STEPS / PARTS; /* of P's columns: registers */
     using Ground::args;
     using Ground::arrive;
     using Ground::block_row;
+    using Ground::BOTH;
     using Ground::course;
     using Ground::decays;
     using Ground::end;
@@ -28,6 +30,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::meet;
     using Ground::mix;
     using Ground::pair;
+    using Ground::PAIRED;
     using Ground::partner;
     using Ground::phase;
     using Ground::row;
@@ -86,7 +89,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     {
         const uint4 *from = (const uint4 *)stage(chunk) + thread;
         uint32_t sums[4] = {0, 0, 0, 0};
-#pragma unroll
+#pragma unroll 4
         for (int at = 0; at < SCANNED / PIECE; at += THREADS) {
             const uint4 words = from[at];
             sums[0] = add_squares(sums[0], words.x);
@@ -99,48 +102,65 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         for (int i = 0; i < 4; i++) most += low_of(sums[i]) + high_of(sums[i]);
         to.square[warp()] = largest_over_warp(most) * 1.01f; /* squares are rounded */
     }
+    /* M[rows, columns] of a part of the columns, over all lanes. */
     template <int COUNT>
-    __device__ __forceinline__ void multiply(float (&M)[32], const char *rows, const char *columns) const
+    __device__ __forceinline__ void multiply(float (&M)[WIDTH / 2], const char *rows, const char *columns,
+                                             int part) const
     {
         hold(M);
         products_fence();
 #pragma unroll
         for (int turn = 0; turn < COUNT; turn++)
-            product_of_tiles<BF16, STEPS, false, false>(M, keys_at(rows, turn), keys_at(columns, turn), turn > 0);
+            product_of_tiles<BF16, WIDTH, false, false>(M, keys_at(rows, turn),
+                                                        keys_at(columns + part * (WIDTH * ROW), turn), turn > 0);
         products_commit();
     }
-    /* P with its decays, to shared memory. */
-    __device__ __forceinline__ void weigh_steps(const float (&P)[32], const float (&own_pairs)[32], const Decays &d,
-                                                int chunk) const
+    __device__ __forceinline__ void multiply_steps(float (&P)[WIDTH / 2], float (&M)[WIDTH / 2], int chunk,
+                                                   int part) const
+    {
+        const char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
+        if (!SUMS) multiply<KEYS / TURN>(P, k, q, part);
+        if (PAIRED) multiply<Layout::GROUPS * VALUES / TURN>(M, v, partner(chunk), part);
+    }
+    __device__ __forceinline__ void await_steps(float (&P)[WIDTH / 2], float (&M)[WIDTH / 2]) const
+    {
+        products_wait<0>();
+        hold(P);
+        if (PAIRED) hold(M);
+    }
+    /* P with its decays, to shared memory, and where dv is wanted the products of the partner behind it. */
+    __device__ __forceinline__ void weigh_steps(const float (&P)[WIDTH / 2], const float (&M)[WIDTH / 2],
+                                                Pairs &pairs, const Decays &d, int chunk, int part) const
     {
         const float2 *until = (const float2 *)d.until + pair();
+        const int begin = part * (WIDTH / BLOCK);
         float after[2];
-        Pairs pairs;
-        if (PURPOSE == READ_GRADIENTS) pairs.clear();
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) after[upper] = d.after[value_row(upper)];
 #pragma unroll
-        for (int column = 0; column < BLOCKS; column += 2) {
-            uint32_t words[4];
+        for (int column = 0; column < WIDTH / BLOCK; column += 2) {
+            uint32_t words[4], others[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const int block = column + k / 2, upper = k % 2, own = warp() * 2 + upper;
+                const int block = begin + column + k / 2, upper = k % 2, own = warp() * 2 + upper;
                 float2 decay = until[block * 4];
                 const float between = after[upper] * d.between[own][block];
                 decay.x *= between;
                 decay.y *= between;
                 if (block == own) decay = *(const float2 *)&d.within[own][row()][pair() * 2];
-                const int at = block * 4 + upper * 2;
+                const int at = (column + k / 2) * 4 + upper * 2;
                 const float first = P[at] * decay.x, second = P[at + 1] * decay.y;
                 words[k] = pack_bfloats(first, second);
-                if (PURPOSE != READ_GRADIENTS) continue;
+                if (BOTH) others[k] = pack_bfloats(M[at] * decay.x, M[at + 1] * decay.y);
+                if (!PAIRED) continue;
                 const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
-                pairs.take(first * own_pairs[at] * factor.x, second * own_pairs[at + 1] * factor.y, block, upper,
-                           value_row(upper), pair());
+                pairs.take(first * M[at] * factor.x, second * M[at + 1] * factor.y, block, upper, value_row(upper),
+                           pair());
             }
-            matrices_store<4, false>(block_row(mix(chunk), column, false), words);
+            char *const to = block_row(mix(chunk), begin + column, false);
+            matrices_store<4, false>(to, words);
+            if (BOTH) matrices_store<4, false>(to + TILE, others);
         }
-        if (PURPOSE == READ_GRADIENTS) pairs.sums.store(sums_at(chunk, PAIRS), thread);
     }
     __device__ __forceinline__ Raw raw_of(int chunk) const
     {
@@ -159,8 +179,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     __device__ __forceinline__ void run_chunk(int chunk)
     {
         Decays &d = decays(chunk);
-        char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
-        float P[32], M[32];
+        float P[WIDTH / 2], M[WIDTH / 2];
         if (chunk >= first + TURNS_OF_MIX) {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().used[used & 1], phase(used));
@@ -170,18 +189,21 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
         clear_rows(chunk);
-        if (!SUMS) multiply<KEYS / TURN>(P, k, q);
-        if (PURPOSE == READ_GRADIENTS) multiply<Layout::GROUPS * VALUES / TURN>(M, v, partner(chunk));
         scan(d, chunk);
-        if (!SUMS) {
-            products_wait<0>();
-            hold(P);
-            if (PURPOSE == READ_GRADIENTS) hold(M);
-        }
+        multiply_steps(P, M, chunk, 0);
+        if (!SUMS) await_steps(P, M);
         meet(); /* the decays are there, and the sums of squares */
         if (thread == 0) judge(d);
         if (!SUMS) {
-            weigh_steps(P, M, d, chunk);
+            Pairs pairs;
+            if (PAIRED) pairs.clear();
+            weigh_steps(P, M, pairs, d, chunk, 0);
+            if (PARTS > 1) {
+                multiply_steps(P, M, chunk, 1);
+                await_steps(P, M);
+                weigh_steps(P, M, pairs, d, chunk, 1);
+            }
+            if (PAIRED) pairs.sums.store(sums_at(chunk, PAIRS), thread);
             shared_publish();
         }
         arrive(&signals().ready[chunk & 1]);

@@ -30,14 +30,17 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     typedef typename Products::Layout Layout;
     typedef typename Products::KeySplit KeySplit;
     typedef typename Products::StepSplit StepSplit;
+    static constexpr int ALL_GROUPS = Layout::GROUPS + 2; /* the barrier of those that hold states */
     using Products::add_inputs;
     using Products::args;
     using Products::arrive;
     using Products::block_row;
+    using Products::BOTH;
     using Products::bound;
     using Products::course;
     using Products::cross_states;
     using Products::decay_answers;
+    using Products::decay_others;
     using Products::decay_state;
     using Products::decays;
     using Products::first_value;
@@ -52,11 +55,16 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::mark_head;
     using Products::meet;
     using Products::multiply_mix;
+    using Products::multiply_pairs;
+    using Products::multiply_partner;
     using Products::multiply_state;
     using Products::pair;
+    using Products::PAIRED;
     using Products::partner;
     using Products::phase;
     using Products::S;
+    using Products::share_half;
+    using Products::shared;
     using Products::signals;
     using Products::split_state;
     using Products::stage;
@@ -93,7 +101,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
     {
         char *const rows = stage(chunk) + Layout::V + group * TILE; /* a warp's columns are those of its values */
-        const int64_t step = course.step(chunk);
 #pragma unroll
         for (int column = 0; column < BLOCKS; column += 2) {
             uint32_t words[4];
@@ -105,17 +112,40 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             }
             matrices_store<4, true>(block_row(rows, column, true), words);
         }
-        meet(); /* the rows are there */
+        store_rows(rows, args.y, first_value, args.values, chunk);
+    }
+    __device__ __forceinline__ void store_rows(const char *rows, const rl_attention_view &to, int64_t lane,
+                                               int64_t lanes, int chunk) const
+    {
+        const int64_t step = course.step(chunk);
         const int piece = thread % 8;
-        const bool exists = first_value + piece * 8 < args.values;
+        const bool exists = lane + piece * 8 < lanes;
+        meet(); /* the rows are there */
 #pragma unroll
         for (int row = thread / 8; row < STEPS; row += THREADS / 8) {
             const int n = course.turned(row);
             if (exists && course.has(step + n))
-                *(uint4 *)((bf16 *)args.y.data + course.at(args.y, head, step + n) + first_value + piece * 8) =
-                    *(const uint4 *)piece_of(rows, row, piece);
+                *(uint4 *)((bf16 *)to.data + course.at(to, head, step + n) + lane + piece * 8) =
+                    *(const uint4 *)piece_of((char *)rows, row, piece);
         }
         shared_publish(); /* before the copy engine writes there again */
+    }
+    /* Of the other answer, whose rows are steps. */
+    __device__ __forceinline__ void store_others(const float (&Z)[32], const Decays &d, int chunk) const
+    {
+        char *const rows = shared + Layout::ROW + group * TILE;
+        const float factors[2] = {d.factor[value_row(0)], d.factor[value_row(1)]};
+#pragma unroll
+        for (int column = 0; column < BLOCKS; column += 2) {
+            uint32_t words[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (column + k / 2) * 4 + k % 2 * 2;
+                words[k] = pack_bfloats(Z[at] * factors[k % 2], Z[at + 1] * factors[k % 2]);
+            }
+            matrices_store<4, false>(block_row(rows, column, false), words);
+        }
+        store_rows(rows, args.other, group * WIDE, args.keys, chunk);
     }
 
     /*
@@ -183,16 +213,17 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     {
         const Decays &d = decays(chunk);
         char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
-        float Y[32];
+        float Y[32], Z[32];
         uint32_t V[TURNS][4];
         StepSplit steps;
         {
             KeySplit low, high; /* of the keys */
-            if (PURPOSE == READ_GRADIENTS) cross_states(d, chunk);
+            if (PAIRED) cross_states(d, chunk);
             split_state(low, 0);
             split_state(high, 1);
             if (PURPOSE == READ_STATES) keep_half(low, chunk, 0);
             if (PURPOSE == READ_STATES) keep_half(high, chunk, 1);
+            if (BOTH) share_state(low, high);
             if (!LEAVES) start_state(steps, v, d); /* S is not touched once products run: the compiler would wait */
             hold(Y);
             multiply_state(Y, low, q, 0);
@@ -209,21 +240,48 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         }
         decay_answers(Y, d);
         if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), partner(chunk), d, true);
+        if (BOTH) hold(Z);
+        if (BOTH) multiply_partner(Z, partner(chunk)); /* behind the sums, for registers' sake */
         load_values(V, v);
         hold(Y);
         multiply_mix(Y, V, chunk);
         grow(d);
-        products_wait<0>();
+        if (BOTH) {
+            products_wait<1>();
+            hold(Z);
+            decay_others(Z, d);
+            hold(Z);
+            multiply_pairs(Z, k, chunk);
+        }
+        products_wait<BOTH ? 1 : 0>();
         steps.stay();
         hold(V);
         hold(S);
         hold(Y);
-        if (PURPOSE == READ_GRADIENTS && args.wants_whole)
-            sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
+        if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
         if (wants_y && args.stages_y)
             store_staged(Y, d, chunk);
         else if (wants_y)
             store_plain(Y, d, chunk);
+        if (BOTH) {
+            products_wait<0>();
+            hold(Z);
+            if (wants_y) store_others(Z, d, chunk);
+        }
+    }
+    __device__ __forceinline__ void share_state(const KeySplit &low, const KeySplit &high) const
+    {
+        share_half(low, 0);
+        share_half(high, 1);
+        shared_publish();
+        barrier_meet_numbered(ALL_GROUPS, Layout::GROUPS * THREADS); /* the state is there, of all groups */
+    }
+    /* Where all groups take part in an answer they decide alike; by then none needs the state that they shared. */
+    __device__ __forceinline__ bool is_welcome(int chunk)
+    {
+        const bool fits = is_small(decays(chunk).most_state);
+        if (!BOTH) return __all_sync(ALL, fits); /* they agree, and so the compiler knows it */
+        return !barrier_meet_any_numbered(ALL_GROUPS, Layout::GROUPS * THREADS, !fits);
     }
     __device__ __forceinline__ void await(int chunk)
     {
@@ -237,7 +295,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void run(int chunk, bool wants_y)
     {
         await(chunk);
-        if (__all_sync(ALL, is_small(decays(chunk).most_state))) { /* they agree, and so the compiler knows it */
+        if (is_welcome(chunk)) {
             run_products(chunk, wants_y);
         } else {
             mark_head();
@@ -257,7 +315,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     {
         const Decays &d = decays(chunk);
         StepSplit steps;
-        if (!__all_sync(ALL, is_small(d.most_state))) return false;
+        if (!is_welcome(chunk)) return false;
         start_state(steps, stage(chunk) + Layout::V, d);
         add_inputs(steps, stage(chunk) + Layout::K);
         grow(d);

@@ -284,18 +284,27 @@ static rill_status launch_gates(rill_context *context, const rl_linear_attention
                                 "linear_attention_backward: launch of gates' gradients");
 }
 
-/* dq, dk, and the gates' gradients. */
+/* Whether the walk of dk can make dv, too: a block has all of the keys, and no gradient of a state is wanted. */
+static bool makes_both(const rl_linear_attention_backward_problem *p, rl_chunks_args *dk)
+{
+    dk->other = rl_attention_view_of(&p->dv, !p->reverse);
+    return p->dv.data && p->dk.data && !p->dS_init.data && dk->slabs == rl_chunks_groups(dk->keys) &&
+           is_stageable(&dk->other, dk->keys);
+}
+
+/* dq, dk, and the gates' gradients; dv with them, where `both` comes back true. */
 static rill_status run_keys(rill_context *context, const rl_linear_attention_backward_problem *p, plan *dq, plan *dk,
-                            bool gates)
+                            bool gates, bool *both)
 {
     bool fits = false;
     rill_status status = gates ? take_gates(context, p, &dq->args, &dk->args, &fits) : RILL_OK;
+    *both = fits && makes_both(p, &dk->args);
     if (status == RILL_OK && (fits || p->dq.data))
         status = launch(context, &dq->args, fits ? RL_CHUNKS_DQ : RL_CHUNKS_Y);
     if (status == RILL_OK && (fits || p->dk.data))
-        status = launch(context, &dk->args, fits ? RL_CHUNKS_DK : RL_CHUNKS_Y);
+        status = launch(context, &dk->args, *both ? RL_CHUNKS_DK_AND_DV : fits ? RL_CHUNKS_DK : RL_CHUNKS_Y);
     if (status == RILL_OK && fits) status = launch_gates(context, p, &dq->args, &dk->args);
-    if (status == RILL_OK && gates) status = rl_cuda_attention_gates_by_steps(context, p, dq->args.bad);
+    if (status == RILL_OK && gates) status = rl_cuda_attention_gates_by_steps(context, p, dq->args.bad, *both);
     return status;
 }
 
@@ -304,6 +313,7 @@ rill_status rl_cuda_attention_chunks_backward(rill_context *context, const rl_li
 {
     const int64_t share = p->query_heads > 0 ? p->heads / p->query_heads : 1;
     const bool gates = p->dgate.data || p->dbeta.data;
+    bool both = false;
     rl_attention_view dq_view, dk_view;
     void *dq_sums = NULL, *dk_sums = NULL;
     *taken = false;
@@ -318,8 +328,9 @@ rill_status rl_cuda_attention_chunks_backward(rill_context *context, const rl_li
     bool made = make_plan(context, &dq) && make_plan(context, &dk) && describe(context, &p->q, &dq.args.partner) &&
                 describe(context, &p->k, &dk.args.partner);
     if (!made) return rl_fail(context, RILL_DEVICE_ERROR, "linear_attention_backward: tensors cannot be described");
-    if (p->dq.data || p->dk.data || gates) status = run_keys(context, p, &dq, &dk, gates);
-    if (status == RILL_OK && (p->dv.data || p->dS_init.data)) status = launch(context, &dv.args, RL_CHUNKS_Y);
+    if (p->dq.data || p->dk.data || gates) status = run_keys(context, p, &dq, &dk, gates, &both);
+    if (status == RILL_OK && !both && (p->dv.data || p->dS_init.data))
+        status = launch(context, &dv.args, RL_CHUNKS_Y);
     if (status == RILL_OK && dq_sums) status = rl_cuda_attention_sum_heads(context, &p->dq, dq_sums, share, false);
     if (status == RILL_OK && dk_sums) status = rl_cuda_attention_sum_heads(context, &p->dk, dk_sums, share, false);
     return status;

@@ -149,7 +149,8 @@ __device__ __forceinline__ void sum_segment(const rl_chunks_args &args, const Ta
 /* Registers of a thread.  A block begins with the same for all, and its warpgroups exchange them: never more. */
 template <int KEYS, Purpose PURPOSE> struct Share {
     static constexpr int TOGETHER = KEYS > WIDE ? 1 : 2, BLOCK = KEYS > WIDE ? 3 * 168 : 2 * 128;
-    static constexpr int STATE = KEYS > WIDE ? PURPOSE == READ_GRADIENTS ? 184 : 208 : 144;
+    static constexpr int STATE =
+        (KEYS > WIDE ? 208 : 144) + (Layout<KEYS, PURPOSE>::PAIRED ? (KEYS > WIDE ? -16 : 16) : 0);
     static constexpr int MIXER = BLOCK - STATE * Layout<KEYS, PURPOSE>::GROUPS;
 };
 
@@ -214,6 +215,8 @@ template <int KEYS> Choice choose(rl_chunks_purpose purpose)
         return choice<KEYS, READ_STATES>();
     case RL_CHUNKS_DK:
         return choice<KEYS, READ_GRADIENTS>();
+    case RL_CHUNKS_DK_AND_DV:
+        return choice<KEYS, READ_BOTH>();
     default:
         return choice<KEYS, SUM>();
     }

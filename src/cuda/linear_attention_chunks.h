@@ -37,13 +37,14 @@ enum {
 
 /*
  * What a walk is for: y alone, or with the state that leaves, or y of dq, or of dk, with what the gates' gradients
- * need; or a segment's sum.
+ * need; of dk with dv, too; or a segment's sum.
  */
 typedef enum rl_chunks_purpose {
     RL_CHUNKS_Y,
     RL_CHUNKS_Y_AND_STATE,
     RL_CHUNKS_DQ,
     RL_CHUNKS_DK,
+    RL_CHUNKS_DK_AND_DV,
     RL_CHUNKS_SUM
 } rl_chunks_purpose;
 
@@ -83,6 +84,7 @@ typedef struct rl_chunks_args {
     float *sums, *cross;
     int32_t *bad; /* [sequences, heads] */
     bool wants_whole;
+    rl_attention_view other; /* dv of the walk of dk, as y with stages_y */
 } rl_chunks_args;
 
 /* The last kernel of the gates' gradients. */
