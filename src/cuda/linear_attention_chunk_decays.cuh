@@ -72,7 +72,7 @@ struct Course : Sequence {
 };
 
 /* Of one chunk; arrays by rows, and by blocks of rows, of the tile. */
-struct Decays {
+struct alignas(16) Decays {
     float within[BLOCKS][BLOCK][BLOCK]; /* from step to step of a block, times the k factor; 0 against time */
     float after[STEPS];                 /* behind the step to the end of its block, times the k factor */
     float until[STEPS];                 /* from the begin of its block through the step */

@@ -20,17 +20,19 @@ namespace attention_chunks
 
 constexpr int VALUES = RL_CHUNKS_VALUES, THREADS = RL_CHUNKS_THREADS, WIDE = 64, TILE = STEPS * WIDE * 2;
 constexpr int ROW = WIDE * 2, PIECE = 16, TURN = 16, TURNS = STEPS / TURN; /* a product takes 16 steps, or keys */
-constexpr int SHARED_MOST = 227 << 10;
+constexpr int SHARED_OF_ONE = 227 << 10, SHARED_OF_TWO = 113 << 10;        /* for a block of one or two */
 
 /* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
  * segment's sum. */
 enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM };
 
-/* Barriers in shared memory, by what they tell: inputs have come; decays and P are made; all of it was used. */
-constexpr int TURNS_OF_MIX = 2; /* decays and P of a chunk are made while those of the one before are used */
+/* Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used. */
+constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
     uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX];
 };
+
+constexpr int DECAYS_ROOM = ((int)sizeof(Decays) + 1023) / 1024 * 1024; /* tiles behind it are aligned */
 
 /* Shared memory, in bytes from its begin; the partner's tiles are there for gates' gradients only. */
 template <int KEYS, Purpose PURPOSE> struct Layout {
@@ -38,14 +40,16 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr bool PAIRED = BOTH || PURPOSE == READ_GRADIENTS, GATES = PAIRED || PURPOSE == READ_STATES;
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
-    static constexpr int STAGE = PARTNER + (GATES ? GROUPS * TILE : 0);
+    static constexpr int DECAYS = PARTNER + (GATES ? GROUPS * TILE : 0), STAGE = DECAYS + DECAYS_ROOM;
     static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
-    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0, ROWS = BOTH ? GROUPS * TILE : 0;
-    static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * (MIXES + (int)sizeof(Decays)) + (int)sizeof(Signals);
-    static constexpr int STAGES = 3 * STAGE + REST <= SHARED_MOST ? 3 : 2;
-    static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES, ROW = STATE + STATES;
-    static constexpr int DECAYS = ROW + ROWS;
-    static constexpr int SIGNALS = DECAYS + TURNS_OF_MIX * (int)sizeof(Decays), BYTES = STAGES * STAGE + REST;
+    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0, ROWS = BOTH && GROUPS > 1 ? GROUPS *TILE : 0;
+    static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
+    static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
+    static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
+    static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
+    static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
+    static constexpr int SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
+    static_assert(BYTES <= MOST, "as many blocks as registers are for");
 };
 
 __device__ inline float low_of(uint32_t word)
@@ -139,7 +143,7 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
     }
     __device__ __forceinline__ Decays &decays(int chunk) const
     {
-        return ((Decays *)(shared + Layout::DECAYS))[chunk & 1];
+        return *(Decays *)(stage(chunk) + Layout::DECAYS);
     }
     __device__ __forceinline__ Signals &signals() const
     {

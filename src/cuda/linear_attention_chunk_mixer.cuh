@@ -34,6 +34,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::partner;
     using Ground::phase;
     using Ground::row;
+    using Ground::sequence;
     using Ground::signals;
     using Ground::stage;
     using Ground::SUMS;
@@ -42,12 +43,11 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::value_row;
     using Ground::warp;
     const int q_head, k_head, v_head, partner_head;
-    Raw raw; /* of the next chunk, by the first STEPS threads */
 
     __device__ Mixer(const rl_chunks_args &args, int sequence, int head, int first_value, char *shared)
         : Ground(args, sequence, head, Layout::GROUPS, first_value, shared), q_head(head / (int)args.q_share),
           k_head(head / (int)args.k_share), v_head(head / (int)args.v_share),
-          partner_head(GATES ? head / (int)args.partner_share : 0), raw(args, course, head, -STEPS)
+          partner_head(GATES ? head / (int)args.partner_share : 0)
     {
     }
 
@@ -58,7 +58,9 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         char *to = stage(chunk);
         uint64_t *full = &signals().full[(chunk - first) % Layout::STAGES];
         const int time = (int)course.time(chunk), row = (int)course.row;
-        barrier_expect(full, Layout::STAGE);
+        barrier_expect(full, Layout::DECAYS + sizeof(Decays));
+        bytes_load(to + Layout::DECAYS, (const Decays *)args.gates + place_of(args, course, sequence, head, chunk),
+                   sizeof(Decays), full);
 #pragma unroll
         for (int panel = 0; panel < Layout::PANELS; panel++) {
             tile_load(to + Layout::K + panel * TILE, args.k, HeadTileAt{panel * WIDE, time, k_head, row}, full);
@@ -78,7 +80,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     {
         const int64_t step = course.step(chunk);
         if (!args.offsets || (course.has(step) && course.has(step + STEPS - 1))) return;
-        for (int at = thread; at < Layout::STAGE / PIECE; at += THREADS)
+        for (int at = thread; at < Layout::DECAYS / PIECE; at += THREADS)
             if (!course.has(step + course.turned(at / (ROW / PIECE) % STEPS)))
                 ((uint4 *)stage(chunk))[at] = uint4{0, 0, 0, 0};
         shared_publish();
@@ -162,20 +164,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             if (BOTH) matrices_store<4, false>(to + TILE, others);
         }
     }
-    __device__ __forceinline__ Raw raw_of(int chunk) const
-    {
-        return Raw(args, course, head, course.step(chunk) + thread);
-    }
-
-    __device__ __forceinline__ void make_decays(Decays &to, int chunk)
-    {
-        if (thread < STEPS) {
-            start_decays(to, args, course, thread, course.step(chunk) + thread, raw);
-            if (chunk + 1 < end) raw = raw_of(chunk + 1);
-        }
-        meet(); /* what the blocks multiply to is there */
-        if (thread < STEPS) finish_decays(to, course, thread);
-    }
     __device__ __forceinline__ void run_chunk(int chunk)
     {
         Decays &d = decays(chunk);
@@ -185,14 +173,13 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             barrier_wait(&signals().used[used & 1], phase(used));
             if (thread == 0) fill(used + Layout::STAGES);
         }
-        make_decays(d, chunk);
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
         clear_rows(chunk);
         scan(d, chunk);
         multiply_steps(P, M, chunk, 0);
         if (!SUMS) await_steps(P, M);
-        meet(); /* the decays are there, and the sums of squares */
+        meet(); /* the sums of squares are there */
         if (thread == 0) judge(d);
         if (!SUMS) {
             Pairs pairs;
@@ -214,7 +201,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         end = stop;
         if (thread == 0)
             for (int ahead = 0; ahead < Layout::STAGES; ahead++) fill(begin + ahead);
-        if (thread < STEPS) raw = raw_of(begin);
 #pragma unroll 1
         for (int chunk = begin; chunk < stop; chunk++) {
             forget_places();

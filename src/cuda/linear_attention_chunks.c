@@ -117,9 +117,26 @@ static rill_status launch_kernel(rill_context *context, rl_chunks_args *a, rl_ch
                                 what);
 }
 
+/* The products of the gates of all chunks. */
+static rill_status launch_decays(rill_context *context, rl_chunks_args *a)
+{
+    const int64_t most = 65535;
+    int64_t places, bytes;
+    if (__builtin_mul_overflow(rl_chunks_places(a), a->heads, &places) ||
+        __builtin_mul_overflow(places, (int64_t)rl_chunks_decays_bytes(), &bytes))
+        return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: products of gates take more than 2^63 bytes");
+    void *arguments[] = {a};
+    rill_status status = rl_workspace_take(context, (size_t)bytes, &a->gates);
+    if (status != RILL_OK) return status;
+    return rl_cuda_launch_early(context, rl_chunks_decays_kernel(), a->sequences * a->heads,
+                                rl_least(rl_quotient_up(a->length, RL_CHUNKS_STEPS), most), RL_CHUNKS_STEPS,
+                                rl_chunks_decays_bytes(), arguments, "linear_attention: launch of products of gates");
+}
+
 static rill_status launch(rill_context *context, rl_chunks_args *a, rl_chunks_purpose purpose)
 {
     rill_status status = take_parts(context, a);
+    if (status == RILL_OK) status = launch_decays(context, a);
     if (status == RILL_OK && a->segments > 1)
         status = launch_kernel(context, a, RL_CHUNKS_SUM, a->segments - 1, "linear_attention: launch of sums");
     if (status != RILL_OK) return status;

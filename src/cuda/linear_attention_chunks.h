@@ -71,6 +71,8 @@ typedef struct rl_chunks_args {
     bool weighs_values; /* in the loop's order the k factor multiplies v */
     bool stages_y;      /* y is bfloat16, and 8 neighbours are one aligned access */
 
+    void *gates; /* their products, by head and chunk, as the kernel of gates leaves them */
+
     /* Where time has more than one segment; by sequence, head, slab and then segment. */
     float *parts;   /* of states: the one that enters, and what each segment but the last makes, the first of it, */
                     /* the others of zero */
@@ -121,6 +123,10 @@ static inline int64_t rl_chunks_groups(int64_t keys)
  * rl_chunks_has_products says that this build has code for it.
  */
 const void *rl_chunks_kernel(int64_t keys, rl_chunks_purpose purpose);
+/* Takes an rl_chunks_args, too, and RL_CHUNKS_STEPS threads: [sequences x heads] blocks by any number of rows. */
+const void *rl_chunks_decays_kernel(void);
+size_t rl_chunks_decays_bytes(void); /* of a chunk; the kernel's shared memory, too */
+
 size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose);
 bool rl_chunks_has_products(void);
 
