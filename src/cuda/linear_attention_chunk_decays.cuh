@@ -82,10 +82,12 @@ struct alignas(16) Decays {
     float before[BLOCKS], behind[BLOCKS];
     float carry; /* of all steps */
     float growth[WARPS], fade[WARPS];
-    float heaviest[WARPS],
-        square[RL_CHUNKS_WARPS]; /* the largest k factor; no less than the largest square of an input */
-    float most_state, input;     /* no larger a state may meet the products; the most that the chunk adds to it */
+    float heaviest[WARPS];            /* the largest k factor */
     bool resets[WARPS], zeros[WARPS]; /* there are resets; gates that are 0 but no reset */
+
+    /* The mixer's. */
+    float square[RL_CHUNKS_WARPS]; /* no less than the largest square of an input */
+    float most_state, input;       /* no larger a state may meet the products; the most that the chunk adds to it */
     uint8_t reset[STEPS];
 };
 

@@ -1,6 +1,6 @@
 /*
- * The mixer of a walk by chunks: a warpgroup of its own that has the inputs brought, makes the decays and
- * Pᵀ = K Qᵀ · D w, and says whether products may be used, a chunk ahead of those that hold the states.
+ * The mixer of a walk by chunks: a warpgroup of its own that has the inputs brought, with the products of the gates,
+ * makes Pᵀ = K Qᵀ · D w and says whether products may be used, a chunk ahead of those that hold the states.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_MIXER_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_MIXER_CUH

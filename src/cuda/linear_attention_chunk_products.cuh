@@ -153,16 +153,22 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
 #pragma unroll
         for (int i = 0; i < HALF * 4; i++) to[i * THREADS] = state.high[i / 4][i % 4];
     }
-    /* <G, S>, by warp. */
-    __device__ __forceinline__ void cross_states(const Decays &d, int chunk) const
+    __device__ __forceinline__ void recall_kept(uint32_t (&kept)[KEYS / 4], int chunk) const
     {
         const uint32_t *from = kept_state(chunk);
-        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < KEYS / 4; i++) kept[i] = from[i * THREADS];
+    }
+    /* <G, S>, by warp. */
+    __device__ __forceinline__ void cross_states(const uint32_t (&kept)[KEYS / 4], const Decays &d, int chunk) const
+    {
+        float sums[2] = {0, 0};
 #pragma unroll
         for (int i = 0; i < KEYS / 4; i++) {
-            const uint32_t word = from[i * THREADS];
-            sum = fmaf(low_of(word), S[2 * i], fmaf(high_of(word), S[2 * i + 1], sum));
+            sums[0] = fmaf(low_of(kept[i]), S[2 * i], sums[0]);
+            sums[1] = fmaf(high_of(kept[i]), S[2 * i + 1], sums[1]);
         }
+        float sum = sums[0] + sums[1];
 #pragma unroll
         for (int away = 16; away > 0; away /= 2) sum += __shfl_xor_sync(ALL, sum, away);
         if (thread % 32 == 0) args.cross[place(chunk) * WALK_WARPS + warp()] = sum * d.carry;

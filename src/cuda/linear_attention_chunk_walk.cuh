@@ -62,6 +62,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::PAIRED;
     using Products::partner;
     using Products::phase;
+    using Products::recall_kept;
     using Products::S;
     using Products::share_half;
     using Products::shared;
@@ -120,7 +121,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         const int64_t step = course.step(chunk);
         const int piece = thread % 8;
         const bool exists = lane + piece * 8 < lanes;
-        meet(); /* the rows are there */
+        shared_publish(); /* before the copy engine writes there again */
+        meet();           /* the rows are there */
 #pragma unroll
         for (int row = thread / 8; row < STEPS; row += THREADS / 8) {
             const int n = course.turned(row);
@@ -128,7 +130,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 *(uint4 *)((bf16 *)to.data + course.at(to, head, step + n) + lane + piece * 8) =
                     *(const uint4 *)piece_of((char *)rows, row, piece);
         }
-        shared_publish(); /* before the copy engine writes there again */
     }
     /* Of the other answer, whose rows are steps. */
     __device__ __forceinline__ void store_others(const float (&Z)[32], const Decays &d, int chunk) const
@@ -218,7 +219,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         StepSplit steps;
         {
             KeySplit low, high; /* of the keys */
-            if (PAIRED) cross_states(d, chunk);
             split_state(low, 0);
             split_state(high, 1);
             if (PURPOSE == READ_STATES) keep_half(low, chunk, 0);
@@ -294,7 +294,11 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     }
     __device__ __forceinline__ void run(int chunk, bool wants_y)
     {
+        uint32_t kept[KEYS / 4];
+        forget_places();
+        if (PAIRED) recall_kept(kept, chunk); /* ahead of the wait: it takes as long */
         await(chunk);
+        if (PAIRED) cross_states(kept, decays(chunk), chunk);
         if (is_welcome(chunk)) {
             run_products(chunk, wants_y);
         } else {
