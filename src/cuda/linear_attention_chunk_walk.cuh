@@ -11,8 +11,12 @@
  *     Sᵀ = Sᵀ · b_last + (Vᵀ · e_j w_j) K
  *
  * Q and K are operands as they lie in shared memory.  Sᵀ and Vᵀ are operands from registers, where S stays; Pᵀ is the
- * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  S is rounded on the way to two bfloat16
- * numbers, whose products are added: 16 bits, beside the 8 of the inputs.  P and Vᵀ e w are rounded to one.
+ * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  P is rounded to bfloat16 on the way; S to two
+ * such numbers, whose products are added, but to one where gates' gradients are wanted; Vᵀ e w to one, but to two
+ * where the state is given out.
+ *
+ * With dv the walk of dk answers once more: Z = K' S · b_t + Mᵀ K, by steps, where K' is the partner and M = V K'ᵀ ·
+ * D w.
  *
  * Where products may not be used, for the gates' sake (linear_attention_chunk_decays.cuh) or because numbers are so
  * large, or not finite, that a sum could overflow, the chunk is run step by step in the loop's own order.
