@@ -2,55 +2,61 @@
 #include "scan_strip.h"
 
 #include "counts.h"
-#include "scan_split_args.h"
 
-static const int TILE_STEPS = 32 * RL_STRIP_STEPS;
 static const int SMS_OF_A_CARRIER = 40; /* so however many kernels run at a time, carriers alone never fill the GPU */
-
-static bool lies_in_rows(const rl_scan_view *view)
-{
-    return !view->data || (view->dtype == RILL_F32 && view->channel == 1 && (uintptr_t)view->data % 16 == 0 &&
-                           view->batch % 4 == 0 && view->step % 4 == 0);
-}
+static const int64_t LEAST_ROW = 16, LEAST_RUNS = 4; /* channels: else much of a block would have none */
 
 static int64_t chains_of(const rl_scan_args *args)
 {
     return args->sequences * rl_quotient_up(args->channels, RL_STRIP_LANES);
 }
 
-bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args)
+static int64_t tiles_of(const rl_scan_args *args, const rl_strip_kernel *kernel)
 {
-    const int64_t chains = chains_of(args),
-                  most = rl_cuda_state_of(context)->sms / SMS_OF_A_CARRIER * RL_STRIP_CHAINS;
-    return !args->offsets && args->channels % 4 == 0 && args->channels >= RL_STRIP_LANES && chains <= most &&
-           chains * rl_quotient_up(args->length, TILE_STEPS) < INT32_MAX / 2 && lies_in_rows(&args->a) &&
-           lies_in_rows(&args->input) && lies_in_rows(&args->output) && lies_in_rows(&args->before) &&
-           lies_in_rows(&args->decay);
+    return rl_quotient_up(args->length, kernel->tile_steps);
+}
+
+/* Blocks of all chains' tiles of some steps. */
+static int64_t blocks_of_a_tile(const rl_scan_args *args, rl_split_layout layout)
+{
+    return layout == RL_SPLIT_ROWS ? chains_of(args) : args->sequences * rl_quotient_up(args->channels, 4);
+}
+
+bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args, rl_split_layout layout)
+{
+    const int64_t most = rl_cuda_state_of(context)->sms / SMS_OF_A_CARRIER * RL_STRIP_CHAINS;
+    if (args->offsets || args->a.dtype != RILL_F32 || layout == RL_SPLIT_ANY || chains_of(args) > most) return false;
+    const rl_strip_kernel kernel = rl_scan_strip_kernel(layout, false);
+    return args->channels >= (layout == RL_SPLIT_ROWS ? LEAST_ROW : LEAST_RUNS) &&
+           tiles_of(args, &kernel) < INT32_MAX / 2 / blocks_of_a_tile(args, layout);
 }
 
 cudaError_t rl_cuda_prepare_scan_strips(void)
 {
     cudaError_t error = cudaSuccess;
-    for (int backward = 0; backward < 2 && error == cudaSuccess; backward++)
-        error = cudaFuncSetAttribute(rl_scan_strip_kernel(backward), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)rl_scan_strip_shared(backward));
+    for (int layout = 0; layout < RL_SPLIT_ANY; layout++) {
+        for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) {
+            const rl_strip_kernel kernel = rl_scan_strip_kernel((rl_split_layout)layout, backward);
+            error =
+                cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
+        }
+    }
     return error;
 }
 
-/* The blocks' common memory; *units of 16 bytes. */
+/* The blocks' common memory, and in args where its parts lie; *units of 16 bytes. */
 static rill_status take_common(rill_context *context, rl_strip_args *args, void **common, int64_t *units)
 {
-    const size_t places = (size_t)args->chains * (size_t)args->tiles * RL_STRIP_LANES;
-    const size_t groups = (size_t)rl_quotient_up(args->tiles, RL_STRIP_GROUP);
-    const size_t told = places * 16, ends = places * 8, states = (size_t)args->chains * groups * RL_STRIP_LANES * 8;
-    const size_t joined = 2 * states;
-    rill_status status = rl_workspace_take(context, told + ends + states + joined, common);
+    const size_t lanes = (size_t)args->chains * RL_STRIP_LANES;
+    const size_t told = lanes * (size_t)args->tiles * 16, joined = lanes * (size_t)(args->groups - 1) * 16;
+    const size_t states = lanes * (size_t)args->groups * 8, ends = lanes * (size_t)args->tiles * 8;
+    rill_status status = rl_workspace_take(context, told + joined + states + ends, common);
     if (status != RILL_OK) return status;
     args->told = *common;
-    args->ends = (char *)*common + told;
-    args->states = (char *)*common + told + ends;
-    args->joined = (char *)*common + told + ends + states;
-    *units = (int64_t)(told + ends + states + joined) / 16;
+    args->joined = (char *)args->told + told;
+    args->states = (char *)args->joined + joined;
+    args->ends = (char *)args->states + states;
+    *units = (int64_t)(told + joined + states + ends) / 16;
     return RILL_OK;
 }
 
@@ -63,20 +69,21 @@ static rill_status launch_reset(rill_context *context, void *common, int64_t uni
                           "scan: launch of a reset");
 }
 
-rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *scan, bool backward)
+rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *scan, rl_split_layout layout,
+                                bool backward)
 {
-    rl_strip_args args = {.scan = *scan, .chains = (int32_t)chains_of(scan)};
+    const rl_strip_kernel kernel = rl_scan_strip_kernel(layout, backward);
+    rl_strip_args args = {.scan = *scan, .chains = (int32_t)chains_of(scan), .group_tiles = kernel.group_tiles};
     args.carriers = rl_cuda_state_of(context)->sms / SMS_OF_A_CARRIER;
     if (args.carriers > args.chains) args.carriers = args.chains;
-    args.tiles = rl_quotient_up(scan->length, TILE_STEPS);
+    args.tiles = tiles_of(scan, &kernel);
+    args.groups = rl_quotient_up(args.tiles, kernel.group_tiles);
     void *common;
-    int64_t units;
+    int64_t units, blocks = args.carriers + args.tiles * blocks_of_a_tile(scan, layout);
     rill_status status = take_common(context, &args, &common, &units);
     if (status == RILL_OK) status = launch_reset(context, common, units);
     void *arguments[] = {&args};
-    return status != RILL_OK
-               ? status
-               : rl_cuda_launch_early(context, rl_scan_strip_kernel(backward),
-                                      args.carriers + args.chains * args.tiles, 1, 32 * RL_STRIP_WARPS,
-                                      rl_scan_strip_shared(backward), arguments, "scan: launch over strips");
+    return status != RILL_OK ? status
+                             : rl_cuda_launch_early(context, kernel.kernel, blocks, 1, 32 * RL_STRIP_WARPS,
+                                                    kernel.shared, arguments, "scan: launch over strips");
 }

@@ -1,28 +1,29 @@
-/* The split scan of few channels of float32 that are neighbours in memory. */
+/* The split scan of few channels of float32. */
 #ifndef RL_CUDA_SCAN_STRIP_H
 #define RL_CUDA_SCAN_STRIP_H
 
 #include "device.h"
-#include "scan_args.h"
+#include "scan_split_args.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum {
-    RL_STRIP_LANES = 16, /* channels of a tile */
-    RL_STRIP_WARPS = 4,  /* of a block: four channels each */
-    RL_STRIP_STEPS = 8,  /* of a thread */
-    RL_STRIP_GROUP = 16, /* tiles whose summaries are joined before they are folded */
-    RL_STRIP_CHAINS = 8  /* at most, of a carrying block */
+    RL_STRIP_LANES = 16, /* channels of a chain */
+    RL_STRIP_WARPS = 4,  /* of a block */
+    RL_STRIP_UNITS = 8,  /* of 16 bytes, that a thread has of each tensor */
+    RL_STRIP_GROUP_STEPS = 4096,
+    RL_STRIP_CHAINS = 8 /* at most, of a carrying block */
 };
 
-/* A chain is 16 channels of a sequence; its tiles are 32 RL_STRIP_STEPS steps each. */
+/* A chain is 16 channels of a sequence, whose states a carrier hands from group to group of tiles. */
 typedef struct rl_strip_args {
     rl_scan_args scan;
-    int32_t chains;   /* of all sequences */
-    int32_t carriers; /* the first blocks, which carry the chains' states from group to group of tiles */
-    int64_t tiles;    /* of a chain */
+    int32_t chains;        /* of all sequences */
+    int32_t carriers;      /* the first blocks */
+    int32_t group_tiles;   /* of a whole group */
+    int64_t tiles, groups; /* of a chain */
     /* All bits set before the kernel runs. */
     void *told;   /* [chains, tiles, lanes] a tile's summary */
     void *joined; /* [chains, groups - 1, lanes] a group's summary */
@@ -30,14 +31,20 @@ typedef struct rl_strip_args {
     void *ends;   /* [chains, tiles, lanes] the state that leaves a tile */
 } rl_strip_args;
 
-/* Takes an rl_strip_args; carriers + chains * tiles blocks. */
-const void *rl_scan_strip_kernel(bool backward);
-size_t rl_scan_strip_shared(bool backward);
+typedef struct rl_strip_kernel {
+    const void *kernel;
+    size_t shared; /* bytes of dynamic shared memory */
+    int32_t tile_steps, group_tiles;
+} rl_strip_kernel;
 
-/* As rl_cuda_scan_split_wanted, of scans for which that holds. */
-bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args);
+/* Of ROWS a block has a chain's tile, of RUNS and DOWN that of four channels. */
+rl_strip_kernel rl_scan_strip_kernel(rl_split_layout layout, bool backward);
 cudaError_t rl_cuda_prepare_scan_strips(void);
-rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *args, bool backward);
+
+/* Of scans that rl_cuda_scan_split_wanted wants, and whose tensors lie so. */
+bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args, rl_split_layout layout);
+rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *args, rl_split_layout layout,
+                                bool backward);
 
 #ifdef __cplusplus
 }

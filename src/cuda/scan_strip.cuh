@@ -1,0 +1,287 @@
+/*
+ * The split scan of few channels of float32.  A tile is 32 sub-chunks of a few channels; a warp has a strip of it, a
+ * thread a sub-chunk of 16 bytes times UNITS (scan_strip_rows.cuh, scan_strip_runs.cuh).
+ *
+ *     each block  asks for all that its warps have (of several blocks a multiprocessor others compute meanwhile)
+ *     each warp   sums up its strip, and tells: x -> P x + S for the state x that enters it
+ *     each warp   waits for the state that enters the tile, walks the strip in the loop's own order
+ *     each block  stores the results
+ *
+ * What a summary may stand for, and what is done where it may not, is as in scan_split.cuh.  The first blocks have no
+ * tiles but are carriers: a warp of theirs folds the summaries of groups of tiles in their order, and tells the state
+ * that enters each group.  A group's summary is joined by its last tile, from what the others have told; and every
+ * tile finds its own state from its group's and the summaries of the tiles before it there.  So each is read a few
+ * times, not by every block, and each state is one value, whoever computes it.
+ *
+ * Blocks wait for those before them only, which the GPU starts first, and for the carriers, which are few.
+ */
+#ifndef RL_CUDA_SCAN_STRIP_CUH
+#define RL_CUDA_SCAN_STRIP_CUH
+
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
+#include "scan_strip_carrier.cuh"
+#include "scan_strip_place.cuh"
+
+namespace
+{
+
+/* A sub-chunk's sum of one channel where a decay may be 0. */
+template <bool backward, typename L> __device__ inline Sum sum_with_care(const L &strip, Sum sum, int j)
+{
+    bool has_zero = false;
+#pragma unroll 1
+    for (int k = 0; k < L::STEPS; k++) has_zero |= is_zero(strip.element(DECAYS, k, j));
+    if (!has_zero) {
+        sum.P = unsigned_zero(sum.P);
+        return sum;
+    }
+    sum.P = -0.0;
+    if (size_of(sum.S) <= DBL_MAX) return sum;
+    sum.S = 0;
+    sum.mass = 0;
+#pragma unroll 1
+    for (int k = 0; k < L::STEPS; k++) { /* again, with what a reset drops dropped */
+        const float decay = strip.element(DECAYS, k, j), value = strip.element(INPUTS, k, j);
+        const bool drops = is_zero(decay);
+        const double after = backward ? (sum.S + value) * decay : fma(sum.S, (double)decay, (double)value);
+        sum.mass = stepped_mass<backward>(drops ? 0.0f : sum.mass, decay, value);
+        sum.S = !drops ? after : backward ? 0.0 : (double)value;
+    }
+    return sum;
+}
+
+template <typename L, bool backward> struct Walker : L {
+    static constexpr int CHANNELS = L::CHANNELS;
+    static constexpr unsigned ALL = (1u << CHANNELS) - 1;
+    typedef Group<CHANNELS, L::TILES> Tiles;
+    using L::args;
+    using L::lane;
+    using L::scan;
+    using L::tile;
+
+    using L::L;
+
+    /* Of the four elements of a unit: neighbouring channels, or steps of one. */
+    __device__ static constexpr int of(int j)
+    {
+        return CHANNELS == 4 ? j : 0;
+    }
+    __device__ static float (&parts(float4 &v))[4]
+    {
+        return (float(&)[4])v;
+    }
+
+    /* A step that nothing precedes drops what would enter it. */
+    __device__ __forceinline__ void trim() const
+    {
+        if constexpr (backward) {
+            const int last = this->last_step();
+            if (last < 0 || last >= L::STEPS) return;
+            float start[CHANNELS];
+#pragma unroll
+            for (int j = 0; j < CHANNELS; j++) /* infinity stands beside a decay of 0, and makes its gradient 0 */
+                start[j] = scan.start.data ? load_state<float>(scan.start, this->sequence, own_channel(j)) : INFINITY;
+            if (!scan.start.data) this->drop_at(last);
+            if (scan.before.data) this->set_before(last, start);
+        } else {
+            const int first = this->first_step();
+            if (!scan.enter.data && first >= 0 && first < L::STEPS) this->drop_at(first);
+        }
+    }
+    __device__ int64_t own_channel(int j) const
+    {
+        return CHANNELS == 4 ? this->channel + this->own_lane + j : this->channel;
+    }
+
+    __device__ __forceinline__ void sum_up(Sum (&sum)[CHANNELS]) const
+    {
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) sum[j] = no_steps<float>();
+#pragma unroll
+        for (int k = 0; k < L::UNITS; k++) {
+            float4 a = this->get(DECAYS, k), input = this->get(INPUTS, k);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                Sum &own = sum[of(j)];
+                const double factor = parts(a)[j], value = parts(input)[j];
+                own.P = own.P * factor;
+                own.S = backward ? (own.S + value) * factor : fma(own.S, factor, value);
+                own.mass = stepped_mass<backward>(own.mass, parts(a)[j], parts(input)[j]);
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++)
+            if (!(fabs(sum[j].P) > 0)) sum[j] = sum_with_care<backward, L>(*this, sum[j], j);
+    }
+
+    __device__ int64_t slot(int64_t its_tile) const
+    {
+        return (this->chain * args.tiles + its_tile) * LANES + this->own_lane;
+    }
+    __device__ __forceinline__ void tell(const Sum (&sum)[CHANNELS]) const
+    {
+        if (this->is_last || lane < 31) return;
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) put((Word *)args.told + slot(tile) + j, as_told(sum[j]));
+    }
+
+    /* What lane 31 has of channel lane % CHANNELS. */
+    __device__ __forceinline__ Sum whole_strip(const Sum (&sum)[CHANNELS]) const
+    {
+        Sum own = {};
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) {
+            const Sum one = moved(sum[j], [](auto x) { return __shfl_sync(~0u, x, 31); });
+            if (lane % CHANNELS == j) own = one;
+        }
+        return own;
+    }
+
+    /* The state that enters the tile, of channel lane % CHANNELS.  A group's last tile tells the sum of all. */
+    __device__ __forceinline__ double carry(const Sum (&sum)[CHANNELS]) const
+    {
+        const int64_t group = tile / L::TILES;
+        const int earlier = (int)(tile % L::TILES), share = lane % CHANNELS, first = Tiles::first_tile(lane);
+        Sum before = no_steps<float>();
+        if (earlier > 0) {
+            const Word *from = (const Word *)args.told + slot(group * L::TILES + first) + share;
+            before = Tiles::heard(from, min(Tiles::EACH, earlier - first));
+            __syncwarp();
+            before = Tiles::whole(before, lane);
+        }
+        if (earlier == L::TILES - 1 && !this->is_last) {
+            const Sum own = whole_strip(sum);
+            if (lane < CHANNELS)
+                put((Word *)args.joined + (this->chain * (args.groups - 1) + group) * LANES + this->own_lane + share,
+                    as_told(joined(before, own)));
+        }
+        double state = await_word((const unsigned long long *)args.states +
+                                  (this->chain * args.groups + group) * LANES + this->own_lane + share);
+        if (earlier == 0) return state;
+        if (lane < CHANNELS && !fold<float>(before, state, state))
+            state = await_word((const unsigned long long *)args.ends + slot(tile - 1) + share);
+        __syncwarp();
+        return __shfl_sync(~0u, state, share);
+    }
+
+    /* Those of the channels that `which` names; results take the places of what they are made from. */
+    template <bool all> __device__ __forceinline__ void walk(float (&state)[CHANNELS], unsigned which) const
+    {
+        const bool wants_decay = backward && scan.before.data;
+#pragma unroll
+        for (int k = 0; k < L::UNITS; k++) {
+            float4 a = this->get(DECAYS, k), input = this->get(INPUTS, k), before = {};
+            if (wants_decay) before = this->before(k);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if (!all && !(which >> of(j) & 1)) continue;
+                float &its = state[of(j)];
+                const float decay = parts(a)[j];
+                if (backward) {
+                    const float g = add(parts(input)[j], its);
+                    parts(a)[j] = decay_gradient(decay, parts(before)[j], g);
+                    parts(input)[j] = g;
+                    its = dropped(decay, g);
+                } else {
+                    parts(input)[j] = its = advance(decay, its, parts(input)[j]);
+                }
+            }
+            this->set(INPUTS, k, input);
+            if (wants_decay) this->set(DECAYS, k, a);
+        }
+    }
+
+    /* Where a fold may not decide, the state that enters a sub-chunk comes from the walk of the one before. */
+    __device__ __forceinline__ void walk_in_turn(float (&state)[CHANNELS], unsigned ready) const
+    {
+        unsigned done = 0;
+        for (;;) {
+            const unsigned now = ready & ~done;
+            if (now) walk<false>(state, now);
+            done |= now;
+            if (__all_sync(~0u, done == ALL)) return;
+            const unsigned there = __shfl_up_sync(~0u, done, 1);
+#pragma unroll
+            for (int j = 0; j < CHANNELS; j++) {
+                const float end = __shfl_up_sync(~0u, state[j], 1);
+                if (ready >> j & 1 || !(there >> j & 1)) continue;
+                state[j] = end;
+                ready |= 1u << j;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void walk_all(const Sum (&before)[CHANNELS], double carry,
+                                             float (&state)[CHANNELS]) const
+    {
+        unsigned ready = 0;
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) {
+            double entering = __shfl_sync(~0u, carry, j);
+            if (lane == 0 || fold<float>(before[j], entering, entering)) ready |= 1u << j;
+            state[j] = (float)entering;
+        }
+        if (__all_sync(~0u, ready == ALL))
+            walk<true>(state, ALL);
+        else
+            walk_in_turn(state, ready);
+    }
+
+    __device__ __forceinline__ void end(const float (&state)[CHANNELS]) const
+    {
+        if (lane < 31) return;
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) {
+            if (this->is_last)
+                store_state(scan.leave, this->sequence, own_channel(j), state[j]);
+            else
+                put_end((double *)args.ends + slot(tile) + j, (double)state[j]);
+        }
+    }
+
+    __device__ __forceinline__ void run() const
+    {
+        Sum sum[CHANNELS], before[CHANNELS];
+        float state[CHANNELS];
+        trim();
+        sum_up(sum);
+        __syncwarp();
+        sums_in_strip<CHANNELS>(sum, lane);
+        tell(sum);
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++)
+            before[j] = moved(sum[j], [](auto x) { return __shfl_up_sync(~0u, x, 1); });
+        walk_all(before, carry(sum), state);
+        end(state);
+    }
+};
+
+template <typename L, bool backward>
+__global__ void __launch_bounds__(THREADS, backward ? 4 : 6) strip_kernel(const __grid_constant__ rl_strip_args args)
+{
+    if ((int)blockIdx.x < args.carriers) {
+        let_later_start();
+        await_earlier(); /* the common memory's reset, and all before it */
+        Carrier carrier(args);
+        carrier.run();
+        return;
+    }
+    const Walker<L, backward> walker(args, dynamic_shared);
+    /* Inputs may be looked at already: the reset, launched as any kernel is, has begun after all that is ahead. */
+    walker.ask_all();
+    let_later_start();
+    wait_copies<0>();
+    walker.meet();   /* all have landed */
+    await_earlier(); /* the common memory's reset */
+    if (walker.has_channels()) walker.run();
+    walker.meet(); /* the results are complete */
+    if (args.scan.output.data) walker.give(INPUTS, args.scan.output);
+    if (backward && args.scan.before.data) walker.give(DECAYS, args.scan.decay);
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,32 @@
+/* Which strip a warp of the strips' scan has. */
+#ifndef RL_CUDA_SCAN_STRIP_PLACE_CUH
+#define RL_CUDA_SCAN_STRIP_PLACE_CUH
+
+#include "scan_recurrence.cuh"
+#include "scan_strip_sum.cuh"
+
+namespace
+{
+
+constexpr int THREADS = 32 * RL_STRIP_WARPS;
+
+enum Room { BEFORE = 2 }; /* beside DECAYS and INPUTS */
+
+struct Place {
+    const rl_strip_args &args;
+    const rl_scan_args &scan;
+    const int warp, lane;
+    int64_t chain, tile, sequence, channel; /* the first one: of the block's rows, or of the warp's runs */
+    int own_lane;                           /* of the chain's channels the warp's first */
+    int count;                              /* of the tile's steps that the sequence has */
+    bool is_last;                           /* the tile, in the order of running */
+
+    __device__ explicit Place(const rl_strip_args &args)
+        : args(args), scan(args.scan), warp((int)threadIdx.x / 32), lane((int)threadIdx.x % 32)
+    {
+    }
+};
+
+} // namespace
+
+#endif
