@@ -13,27 +13,31 @@
 namespace
 {
 
-template <bool backward> struct Rows : Place {
-    static constexpr int CHANNELS = 4, UNITS = RL_STRIP_UNITS, STEPS = UNITS, TILE_STEPS = 32 * STEPS;
-    static constexpr int TILES = RL_STRIP_GROUP_STEPS / TILE_STEPS, ROW = 4 * LANES, SUB_CHUNK = STEPS * ROW + 16;
+template <bool backward, int units> struct Rows : Place {
+    static constexpr int BLOCKS = (backward ? 4 : 6) * 8 / units; /* of a multiprocessor */
+    static constexpr int CHANNELS = 4, UNITS = units, STEPS = UNITS, TILE_STEPS = 32 * STEPS;
+    static constexpr int ROW = 4 * LANES, SUB_CHUNK = STEPS * ROW + 16;
     static constexpr int ROOM = 32 * SUB_CHUNK + ROW, BYTES = (backward ? 3 : 2) * ROOM; /* a row more */
     static constexpr int AT_ONCE = THREADS / 4, STRIDE = AT_ONCE / STEPS * SUB_CHUNK;    /* rows, 16 bytes a thread */
     static_assert(AT_ONCE % STEPS == 0, "places advance alike");
 
     unsigned char *const rooms;
     const int copy_row, copy_lane;
+    int64_t first; /* the row that the thread copies first, in steps of running */
 
     __device__ Rows(const rl_strip_args &args, unsigned char *rooms)
         : Place(args), rooms(rooms), copy_row((int)threadIdx.x / 4), copy_lane((int)threadIdx.x % 4 * 4)
     {
         const unsigned place = blockIdx.x - (unsigned)args.carriers, each = (unsigned)(args.chains / scan.sequences);
-        tile = place / (unsigned)args.chains;
-        chain = place % (unsigned)args.chains;
-        sequence = chain / each;
-        channel = chain % each * LANES;
+        const unsigned row = quotient(place, (unsigned)args.chains), its_chain = place - row * (unsigned)args.chains;
+        tile = row;
+        chain = its_chain;
+        sequence = quotient(its_chain, each);
+        channel = (its_chain - (unsigned)sequence * each) * LANES;
         own_lane = warp * 4;
         is_last = tile == args.tiles - 1;
         count = is_last ? (int)(scan.length - tile * TILE_STEPS) : TILE_STEPS;
+        first = tile * TILE_STEPS + copy_row - (scan.down ? scan.length - 1 : 0);
     }
     __device__ bool has_channels() const
     {
@@ -43,13 +47,9 @@ template <bool backward> struct Rows : Place {
     {
         return row * ROW + row / STEPS * 16;
     }
-    __device__ float *at(const rl_scan_view &view) const
+    __device__ float *copied(const rl_scan_view &view) const
     {
-        return (float *)view.data + Span(scan, sequence).at(view, channel, scan.down) + tile * TILE_STEPS * view.step;
-    }
-    __device__ int64_t copy_at(const rl_scan_view &view) const
-    {
-        return copy_lane + copy_row * view.step;
+        return (float *)view.data + sequence * view.batch + first * view.step + channel + copy_lane;
     }
     /* Of the rows that a thread copies, those from its first one on that the sequence has. */
     __device__ int copy_rows(const rl_scan_view &view) const
@@ -61,7 +61,7 @@ template <bool backward> struct Rows : Place {
     __device__ __forceinline__ void ask(int room, const rl_scan_view &view, float beyond) const
     {
         const int left = copy_rows(view);
-        const float *from = at(view) + copy_at(view);
+        const float *from = copied(view);
         unsigned char *to = rooms + room * ROOM + place_of(copy_row) + copy_lane * 4;
         if (left > (STEPS - 1) * AT_ONCE) {
 #pragma unroll
@@ -84,7 +84,7 @@ template <bool backward> struct Rows : Place {
             ask(BEFORE, scan.before, 0.0f);
             if (!is_last && (int)threadIdx.x < 4 && channel + copy_lane < scan.channels)
                 copy_async_16(rooms + BEFORE * ROOM + place_of(TILE_STEPS) + copy_lane * 4,
-                              at(scan.before) + copy_lane + TILE_STEPS * scan.before.step, 16);
+                              copied(scan.before) + TILE_STEPS * scan.before.step, 16);
         }
         close_copies();
     }
@@ -95,7 +95,7 @@ template <bool backward> struct Rows : Place {
     __device__ __forceinline__ void give(int room, const rl_scan_view &view) const
     {
         const int left = copy_rows(view);
-        float *to = at(view) + copy_at(view);
+        float *to = copied(view);
         const unsigned char *from = rooms + room * ROOM + place_of(copy_row) + copy_lane * 4;
 #pragma unroll
         for (int k = 0; k < STEPS; k++, to += AT_ONCE * view.step, from += STRIDE)

@@ -14,9 +14,10 @@
 namespace
 {
 
-template <bool backward, bool down> struct Runs : Place {
-    static constexpr int CHANNELS = 1, UNITS = RL_STRIP_UNITS, STEPS = 4 * UNITS, TILE_STEPS = 32 * STEPS;
-    static constexpr int TILES = RL_STRIP_GROUP_STEPS / TILE_STEPS, SUB_CHUNK = STEPS * 4 + 16;
+template <bool backward, int units, bool down> struct Runs : Place {
+    static constexpr int BLOCKS = (backward ? 4 : 6) * 8 / units; /* of a multiprocessor */
+    static constexpr int CHANNELS = 1, UNITS = units, STEPS = 4 * UNITS, TILE_STEPS = 32 * STEPS;
+    static constexpr int SUB_CHUNK = STEPS * 4 + 16;
     static constexpr int ROOM = 32 * SUB_CHUNK + 32; /* and an element before and after */
     static constexpr int ROOMS = backward ? 3 : 2, BYTES = RL_STRIP_WARPS * ROOMS * ROOM;
 
@@ -29,7 +30,7 @@ template <bool backward, bool down> struct Runs : Place {
         const unsigned fours = (unsigned)(scan.channels + 3) / 4, all = (unsigned)scan.sequences * fours;
         const unsigned place = blockIdx.x - (unsigned)args.carriers, which = place % all, four = which % fours;
         tile = place / all;
-        sequence = which / fours;
+        sequence = quotient(which, fours);
         channel = four * 4 + (unsigned)warp;
         chain = sequence * (args.chains / scan.sequences) + channel / LANES;
         own_lane = (int)(channel % LANES);

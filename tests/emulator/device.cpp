@@ -86,12 +86,13 @@ int blocks_together(unsigned threads, size_t shared)
 
 /*
  * More threads than the host has cores add nothing but memory; a few more than one let blocks wait for each other.
- * Kernels may count on the blocks ahead of one that runs, as on a GPU, but not on those behind it.
+ * Kernels may count on the blocks ahead of one that runs, as on a GPU, but not on those behind it; only the first
+ * four may, on the one that comes next.
  */
 void run(const Launch &launch)
 {
     Device &d = device();
-    const unsigned most = std::max(4u, 2 * std::thread::hardware_concurrency());
+    const unsigned most = std::max(6u, 2 * std::thread::hardware_concurrency());
     const unsigned fit =
         (unsigned)(multiprocessors() *
                    blocks_together(launch.threads.x * launch.threads.y * launch.threads.z, launch.shared));
