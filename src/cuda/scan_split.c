@@ -167,9 +167,8 @@ static rl_split_kernel lay_out(rl_split_args *args)
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     rl_split_args args = {.scan = *scan, .is_backward = backward};
-    const rl_split_layout layout = layout_of(scan);
-    if (rl_cuda_scan_strips_wanted(context, scan, layout))
-        return rl_cuda_scan_strips(context, scan, layout, backward);
+    if (rl_cuda_scan_strips_wanted(context, scan, layout_of(scan), backward))
+        return rl_cuda_scan_strips(context, scan, backward);
     const rl_split_kernel kernel = lay_out(&args);
     int64_t blocks = (int64_t)rl_cuda_state_of(context)->sms * kernel.blocks, units;
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;

@@ -8,8 +8,10 @@
  *     each block  stores the results
  *
  * What a summary may stand for, and what is done where it may not, is as in scan_split.cuh.  The first blocks have no
- * tiles but are carriers, which fold the summaries in their order, and tell the state that enters each tile
- * (scan_strip_carrier.cuh).  So a summary is read once, not by every block, and each state is one value.
+ * tiles but are carriers: a warp of theirs folds the summaries of groups of tiles in their order, and tells the state
+ * that enters each group.  A group's summary is joined by its last tile, from what the others have told; and every
+ * tile finds its own state from its group's and the summaries of the tiles before it there.  So each is read a few
+ * times, not by every block, and each state is one value, whoever computes it.
  *
  * Blocks wait for those before them only, which the GPU starts first, and for the carriers, which are few.
  */
@@ -53,6 +55,7 @@ template <bool backward, typename L> __device__ inline Sum sum_with_care(const L
 template <typename L, bool backward> struct Walker : L {
     static constexpr int CHANNELS = L::CHANNELS;
     static constexpr unsigned ALL = (1u << CHANNELS) - 1;
+    typedef Group<CHANNELS, L::TILES> Tiles;
     using L::args;
     using L::lane;
     using L::scan;
@@ -124,10 +127,43 @@ template <typename L, bool backward> struct Walker : L {
         for (int j = 0; j < CHANNELS; j++) put((Word *)args.told + slot(tile) + j, as_told(sum[j]));
     }
 
-    /* The state that enters the tile, of channel lane % CHANNELS. */
-    __device__ __forceinline__ double carry() const
+    /* What lane 31 has of channel lane % CHANNELS. */
+    __device__ __forceinline__ Sum whole_strip(const Sum (&sum)[CHANNELS]) const
     {
-        return await_word((const unsigned long long *)args.states + slot(tile) + lane % CHANNELS);
+        Sum own = {};
+#pragma unroll
+        for (int j = 0; j < CHANNELS; j++) {
+            const Sum one = moved(sum[j], [](auto x) { return __shfl_sync(~0u, x, 31); });
+            if (lane % CHANNELS == j) own = one;
+        }
+        return own;
+    }
+
+    /* The state that enters the tile, of channel lane % CHANNELS.  A group's last tile tells the sum of all. */
+    __device__ __forceinline__ double carry(const Sum (&sum)[CHANNELS]) const
+    {
+        const int64_t group = tile / L::TILES;
+        const int earlier = (int)(tile % L::TILES), share = lane % CHANNELS, first = Tiles::first_tile(lane);
+        Sum before = no_steps<float>();
+        if (earlier > 0) {
+            const Word *from = (const Word *)args.told + slot(group * L::TILES + first) + share;
+            before = Tiles::heard(from, min(Tiles::EACH, earlier - first));
+            __syncwarp();
+            before = Tiles::whole(before, lane);
+        }
+        if (earlier == L::TILES - 1 && !this->is_last) {
+            const Sum own = whole_strip(sum);
+            if (lane < CHANNELS)
+                put((Word *)args.joined + (this->chain * (args.groups - 1) + group) * LANES + this->own_lane + share,
+                    as_told(joined(before, own)));
+        }
+        double state = await_word((const unsigned long long *)args.states +
+                                  (this->chain * args.groups + group) * LANES + this->own_lane + share);
+        if (earlier == 0) return state;
+        if (lane < CHANNELS && !fold<float>(before, state, state))
+            state = await_word((const unsigned long long *)args.ends + slot(tile - 1) + share);
+        __syncwarp();
+        return __shfl_sync(~0u, state, share);
     }
 
     /* Those of the channels that `which` names; results take the places of what they are made from. */
@@ -218,7 +254,7 @@ template <typename L, bool backward> struct Walker : L {
 #pragma unroll
         for (int j = 0; j < CHANNELS; j++)
             before[j] = moved(sum[j], [](auto x) { return __shfl_up_sync(~0u, x, 1); });
-        walk_all(before, carry(), state);
+        walk_all(before, carry(sum), state);
         end(state);
     }
 };
@@ -226,10 +262,10 @@ template <typename L, bool backward> struct Walker : L {
 template <typename L, bool backward>
 __global__ void __launch_bounds__(THREADS, L::BLOCKS) strip_kernel(const __grid_constant__ rl_strip_args args)
 {
-    if ((int)blockIdx.x < args.carriers) {
+    if ((int)blockIdx.x < args.chains) {
         let_later_start();
         await_earlier(); /* the common memory's reset, and all before it */
-        Carrier carrier(args, *(Handed *)dynamic_shared);
+        Carrier carrier(args);
         carrier.run();
         return;
     }

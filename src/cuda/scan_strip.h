@@ -10,38 +10,39 @@ extern "C" {
 #endif
 
 enum {
-    RL_STRIP_LANES = 16,    /* channels of a chain */
-    RL_STRIP_WARPS = 4,     /* of a block */
-    RL_STRIP_MOST_SHARE = 8 /* chains of a carrying warp */
+    RL_STRIP_LANES = 16, /* channels of a chain */
+    RL_STRIP_WARPS = 4,  /* of a block */
+    RL_STRIP_GROUP_STEPS = 4096
 };
 
-/* A chain is 16 channels of a sequence, whose states a carrier hands from tile to tile. */
+/* A chain is 16 channels of a sequence, whose states a carrier hands from group to group of tiles. */
 typedef struct rl_strip_args {
     rl_scan_args scan;
-    int32_t chains;   /* of all sequences */
-    int32_t carriers; /* the first blocks */
-    int64_t tiles;    /* of a chain */
+    int32_t chains;        /* of all sequences; as many carriers, the first blocks */
+    int32_t group_tiles;   /* of a whole group */
+    int64_t tiles, groups; /* of a chain */
     /* All bits set before the kernel runs. */
     void *told;   /* [chains, tiles, lanes] a tile's summary */
-    void *states; /* [chains, tiles, lanes] the state that enters a tile */
-    void *ends;   /* [chains, tiles, lanes] the state that leaves it */
+    void *joined; /* [chains, groups - 1, lanes] a group's summary */
+    void *states; /* [chains, groups, lanes] the state that enters a group */
+    void *ends;   /* [chains, tiles, lanes] the state that leaves a tile */
 } rl_strip_args;
 
 typedef struct rl_strip_kernel {
     const void *kernel;
-    size_t shared;      /* bytes of dynamic shared memory */
-    int32_t tile_steps; /* of a tile */
-    int32_t together;   /* blocks of a multiprocessor */
+    size_t shared; /* bytes of dynamic shared memory */
+    int32_t tile_steps, group_tiles;
+    int32_t together; /* blocks of a multiprocessor */
 } rl_strip_kernel;
 
-/* Of ROWS a block has a chain's tile, of RUNS and DOWN that of four channels.  `large`: of twice the steps. */
-rl_strip_kernel rl_scan_strip_kernel(rl_split_layout layout, bool backward, bool large);
+/* `large`: of tiles of more steps. */
+rl_strip_kernel rl_scan_strip_kernel(bool backward, bool large);
 cudaError_t rl_cuda_prepare_scan_strips(void);
 
 /* Of scans that rl_cuda_scan_split_wanted wants, and whose tensors lie so. */
-bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args, rl_split_layout layout);
-rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *args, rl_split_layout layout,
+bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args, rl_split_layout layout,
                                 bool backward);
+rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *args, bool backward);
 
 #ifdef __cplusplus
 }

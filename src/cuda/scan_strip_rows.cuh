@@ -16,6 +16,7 @@ namespace
 template <bool backward, int units> struct Rows : Place {
     static constexpr int BLOCKS = (backward ? 4 : 6) * 8 / units; /* of a multiprocessor */
     static constexpr int CHANNELS = 4, UNITS = units, STEPS = UNITS, TILE_STEPS = 32 * STEPS;
+    static constexpr int TILES = RL_STRIP_GROUP_STEPS / TILE_STEPS; /* of a group */
     static constexpr int ROW = 4 * LANES, SUB_CHUNK = STEPS * ROW + 16;
     static constexpr int ROOM = 32 * SUB_CHUNK + ROW, BYTES = (backward ? 3 : 2) * ROOM; /* a row more */
     static constexpr int AT_ONCE = THREADS / 4, STRIDE = AT_ONCE / STEPS * SUB_CHUNK;    /* rows, 16 bytes a thread */
@@ -28,7 +29,7 @@ template <bool backward, int units> struct Rows : Place {
     __device__ Rows(const rl_strip_args &args, unsigned char *rooms)
         : Place(args), rooms(rooms), copy_row((int)threadIdx.x / 4), copy_lane((int)threadIdx.x % 4 * 4)
     {
-        const unsigned place = blockIdx.x - (unsigned)args.carriers, each = (unsigned)(args.chains / scan.sequences);
+        const unsigned place = blockIdx.x - (unsigned)args.chains, each = (unsigned)(args.chains / scan.sequences);
         const unsigned row = quotient(place, (unsigned)args.chains), its_chain = place - row * (unsigned)args.chains;
         tile = row;
         chain = its_chain;

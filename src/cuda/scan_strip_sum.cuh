@@ -1,4 +1,4 @@
-/* The summaries of a strip's sub-chunks, of which each thread has one. */
+/* Summaries of a strip: of its sub-chunks, a thread each, and of the tiles of a group. */
 #ifndef RL_CUDA_SCAN_STRIP_SUM_CUH
 #define RL_CUDA_SCAN_STRIP_SUM_CUH
 
@@ -52,6 +52,63 @@ template <int channels> __device__ __forceinline__ void sums_in_strip(Sum (&sum)
         }
     }
 }
+
+/*
+ * How a warp's threads share out the summaries of a group of tiles: one has those of EACH tiles, and of one of the
+ * strip's channels, which are neighbours.
+ */
+template <int channels, int tiles> struct Group {
+    static constexpr int EACH = channels * tiles > 32 ? channels *tiles / 32 : 1, SHARES = tiles / EACH;
+
+    __device__ static int first_tile(int lane)
+    {
+        return lane / channels * EACH;
+    }
+
+    /* Of channel lane % channels, the joined sum of what all threads have, in the first one of them. */
+    __device__ static Sum whole(Sum sum, int lane)
+    {
+        constexpr unsigned alike = channels == 1 ? ~0u : 0x11111111u;
+        const auto down = [&](int distance) {
+            return moved(sum, [&](auto x) { return __shfl_down_sync(~0u, x, (unsigned)distance); });
+        };
+        if (__all_sync(~0u, is_finite_sum(sum))) {
+            const unsigned resets = __ballot_sync(~0u, has_reset(sum)) & (alike << lane % channels);
+#pragma unroll
+            for (int distance = channels; distance < channels * SHARES; distance *= 2)
+                sum = joined_plainly(sum, down(distance));
+            mark(sum, resets);
+            return sum;
+        }
+#pragma unroll 1
+        for (int distance = channels; distance < channels * SHARES; distance *= 2) sum = joined(sum, down(distance));
+        return sum;
+    }
+
+    /* Waits for the first `count` of the thread's summaries. */
+    __device__ static Sum heard(const Word *from, int count)
+    {
+        unsigned long long P[EACH], S[EACH];
+        bool misses;
+        do {
+            misses = false;
+#pragma unroll
+            for (int k = 0; k < EACH; k++)
+                if (k < count) load_relaxed((const unsigned long long *)(from + k * LANES), P[k], S[k]);
+#pragma unroll
+            for (int k = 0; k < EACH; k++) misses |= k < count && (P[k] == MISSING || S[k] == MISSING);
+        } while (misses);
+        Sum all = no_steps<float>();
+#pragma unroll
+        for (int k = 0; k < EACH; k++) {
+            if (k >= count) break;
+            const Sum one =
+                from_told<float>({__longlong_as_double((long long)P[k]), __longlong_as_double((long long)S[k])});
+            all = k == 0 ? one : joined(all, one);
+        }
+        return all;
+    }
+};
 
 } // namespace
 
