@@ -140,7 +140,7 @@ static rill_status take_common(rill_context *context, rl_split_args *args, const
     return RILL_OK;
 }
 
-static rill_status launch_reset(rill_context *context, void *common, int64_t units)
+rill_status rl_cuda_reset_common(rill_context *context, void *common, int64_t units)
 {
     const int threads = 256;
     int64_t blocks = rl_quotient_up(units, threads), most = rl_cuda_state_of(context)->sms;
@@ -174,7 +174,7 @@ rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *scan, 
     if (blocks > args.groups * args.most_tiles) blocks = args.groups * args.most_tiles;
     void *common;
     rill_status status = take_common(context, &args, &kernel, &common, &units);
-    if (status == RILL_OK) status = launch_reset(context, common, units);
+    if (status == RILL_OK) status = rl_cuda_reset_common(context, common, units);
     void *arguments[] = {&args};
     return status != RILL_OK ? status
                              : rl_cuda_launch_early(context, kernel.kernel, blocks, 1, kernel.threads, kernel.shared,

@@ -15,6 +15,9 @@ bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *
 /* Runs a scan of either direction.  sequences and channels are at least 1. */
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *args, bool backward);
 
+/* Sets all bits of blocks' common memory, of `units` times 16 bytes, ahead of their kernel. */
+rill_status rl_cuda_reset_common(rill_context *context, void *common, int64_t units);
+
 /* Once for the device, which is current: raises the kernels' limits of shared memory. */
 cudaError_t rl_cuda_prepare_scan_split(void);
 

@@ -2,6 +2,7 @@
 #include "scan_strip.h"
 
 #include "counts.h"
+#include "scan_split.h"
 
 enum {
     MOST_CHAINS = 4,
@@ -59,15 +60,6 @@ static rill_status take_common(rill_context *context, rl_strip_args *args, void 
     return RILL_OK;
 }
 
-static rill_status launch_reset(rill_context *context, void *common, int64_t units)
-{
-    const int threads = 256;
-    int64_t blocks = rl_quotient_up(units, threads), most = rl_cuda_state_of(context)->sms;
-    void *arguments[] = {&common, &units};
-    return rl_cuda_launch(context, rl_scan_split_reset(), blocks < most ? blocks : most, 1, threads, 0, arguments,
-                          "scan: launch of a reset");
-}
-
 rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     const rl_strip_kernel kernel = rl_scan_strip_kernel(backward, is_large(context, scan, backward));
@@ -77,7 +69,7 @@ rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *scan,
     void *common;
     int64_t units;
     rill_status status = take_common(context, &args, &common, &units);
-    if (status == RILL_OK) status = launch_reset(context, common, units);
+    if (status == RILL_OK) status = rl_cuda_reset_common(context, common, units);
     void *arguments[] = {&args};
     return status != RILL_OK
                ? status

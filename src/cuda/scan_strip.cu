@@ -3,9 +3,9 @@ constexpr bool BY_ROWS = true; /* of headers that the split scan's other kernels
 #include "scan_strip.cuh"
 #include "scan_strip_rows.cuh"
 
-template <bool backward, int units> static rl_strip_kernel instance()
+template <bool backward, int steps> static rl_strip_kernel instance()
 {
-    typedef Rows<backward, units> L;
+    typedef Rows<backward, steps> L;
     return {kernel_address<strip_kernel<L, backward>>(), L::BYTES, L::TILE_STEPS, L::TILES, L::BLOCKS};
 }
 

@@ -1,8 +1,8 @@
 /*
- * The split scan of few channels of float32.  A tile is 32 sub-chunks of a few channels; a warp has a strip of it, a
- * thread a sub-chunk of 16 bytes times UNITS (scan_strip_rows.cuh, scan_strip_runs.cuh).
+ * The split scan of few channels of float32.  A tile is 32 sub-chunks of 16 channels; a warp has a strip of it, four
+ * channels, and a thread a sub-chunk of these, which is 16 bytes a step (scan_strip_rows.cuh).
  *
- *     each block  asks for all that its warps have (of several blocks a multiprocessor others compute meanwhile)
+ *     each block  asks for its tile (of several blocks a multiprocessor others compute meanwhile)
  *     each warp   sums up its strip, and tells: x -> P x + S for the state x that enters it
  *     each warp   waits for the state that enters the tile, walks the strip in the loop's own order
  *     each block  stores the results
@@ -13,7 +13,7 @@
  * tile finds its own state from its group's and the summaries of the tiles before it there.  So each is read a few
  * times, not by every block, and each state is one value, whoever computes it.
  *
- * Blocks wait for those before them only, which the GPU starts first, and for the carriers, which are few.
+ * Blocks wait for those before them only, which the GPU starts first; the carriers, which are few, wait for all.
  */
 #ifndef RL_CUDA_SCAN_STRIP_CUH
 #define RL_CUDA_SCAN_STRIP_CUH
@@ -63,11 +63,6 @@ template <typename L, bool backward> struct Walker : L {
 
     using L::L;
 
-    /* Of the four elements of a unit: neighbouring channels, or steps of one. */
-    __device__ static constexpr int of(int j)
-    {
-        return CHANNELS == 4 ? j : 0;
-    }
     __device__ static float (&parts(float4 &v))[4]
     {
         return (float(&)[4])v;
@@ -92,7 +87,7 @@ template <typename L, bool backward> struct Walker : L {
     }
     __device__ int64_t own_channel(int j) const
     {
-        return CHANNELS == 4 ? this->channel + this->own_lane + j : this->channel;
+        return this->channel + this->own_lane + j;
     }
 
     __device__ __forceinline__ void sum_up(Sum (&sum)[CHANNELS]) const
@@ -100,11 +95,11 @@ template <typename L, bool backward> struct Walker : L {
 #pragma unroll
         for (int j = 0; j < CHANNELS; j++) sum[j] = no_steps<float>();
 #pragma unroll
-        for (int k = 0; k < L::UNITS; k++) {
+        for (int k = 0; k < L::STEPS; k++) {
             float4 a = this->get(DECAYS, k), input = this->get(INPUTS, k);
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                Sum &own = sum[of(j)];
+            for (int j = 0; j < CHANNELS; j++) {
+                Sum &own = sum[j];
                 const double factor = parts(a)[j], value = parts(input)[j];
                 own.P = own.P * factor;
                 own.S = backward ? (own.S + value) * factor : fma(own.S, factor, value);
@@ -171,13 +166,13 @@ template <typename L, bool backward> struct Walker : L {
     {
         const bool wants_decay = backward && scan.before.data;
 #pragma unroll
-        for (int k = 0; k < L::UNITS; k++) {
+        for (int k = 0; k < L::STEPS; k++) {
             float4 a = this->get(DECAYS, k), input = this->get(INPUTS, k), before = {};
             if (wants_decay) before = this->before(k);
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                if (!all && !(which >> of(j) & 1)) continue;
-                float &its = state[of(j)];
+            for (int j = 0; j < CHANNELS; j++) {
+                if (!all && !(which >> j & 1)) continue;
+                float &its = state[j];
                 const float decay = parts(a)[j];
                 if (backward) {
                     const float g = add(parts(input)[j], its);

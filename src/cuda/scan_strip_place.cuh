@@ -21,7 +21,7 @@ struct Place {
     const rl_strip_args &args;
     const rl_scan_args &scan;
     const int warp, lane;
-    int64_t chain, tile, sequence, channel; /* the first one: of the block's rows, or of the warp's runs */
+    int64_t chain, tile, sequence, channel; /* the block's first one */
     int own_lane;                           /* of the chain's channels the warp's first */
     int count;                              /* of the tile's steps that the sequence has */
     bool is_last;                           /* the tile, in the order of running */

@@ -13,9 +13,9 @@
 namespace
 {
 
-template <bool backward, int units> struct Rows : Place {
-    static constexpr int BLOCKS = (backward ? 4 : 6) * 8 / units; /* of a multiprocessor */
-    static constexpr int CHANNELS = 4, UNITS = units, STEPS = UNITS, TILE_STEPS = 32 * STEPS;
+template <bool backward, int steps> struct Rows : Place {
+    static constexpr int BLOCKS = (backward ? 4 : 6) * 8 / steps; /* of a multiprocessor */
+    static constexpr int CHANNELS = 4, STEPS = steps, TILE_STEPS = 32 * STEPS;
     static constexpr int TILES = RL_STRIP_GROUP_STEPS / TILE_STEPS; /* of a group */
     static constexpr int ROW = 4 * LANES, SUB_CHUNK = STEPS * ROW + 16;
     static constexpr int ROOM = 32 * SUB_CHUNK + ROW, BYTES = (backward ? 3 : 2) * ROOM; /* a row more */

@@ -58,7 +58,8 @@ template <int channels> __device__ __forceinline__ void sums_in_strip(Sum (&sum)
  * strip's channels, which are neighbours.
  */
 template <int channels, int tiles> struct Group {
-    static constexpr int EACH = channels * tiles > 32 ? channels *tiles / 32 : 1, SHARES = tiles / EACH;
+    static constexpr int SHARES = 32 / channels, EACH = tiles / SHARES;
+    static_assert(tiles % SHARES == 0, "every thread has some");
 
     __device__ static int first_tile(int lane)
     {
@@ -68,27 +69,27 @@ template <int channels, int tiles> struct Group {
     /* Of channel lane % channels, the joined sum of what all threads have, in the first one of them. */
     __device__ static Sum whole(Sum sum, int lane)
     {
-        constexpr unsigned alike = channels == 1 ? ~0u : 0x11111111u;
+        constexpr unsigned alike = 0x11111111u; /* every fourth */
+        static_assert(channels == 4, "neighbours");
         const auto down = [&](int distance) {
             return moved(sum, [&](auto x) { return __shfl_down_sync(~0u, x, (unsigned)distance); });
         };
         if (__all_sync(~0u, is_finite_sum(sum))) {
             const unsigned resets = __ballot_sync(~0u, has_reset(sum)) & (alike << lane % channels);
 #pragma unroll
-            for (int distance = channels; distance < channels * SHARES; distance *= 2)
-                sum = joined_plainly(sum, down(distance));
+            for (int distance = channels; distance < 32; distance *= 2) sum = joined_plainly(sum, down(distance));
             mark(sum, resets);
             return sum;
         }
 #pragma unroll 1
-        for (int distance = channels; distance < channels * SHARES; distance *= 2) sum = joined(sum, down(distance));
+        for (int distance = channels; distance < 32; distance *= 2) sum = joined(sum, down(distance));
         return sum;
     }
 
     /* Waits for the first `count` of the thread's summaries. */
     __device__ static Sum heard(const Word *from, int count)
     {
-        unsigned long long P[EACH], S[EACH];
+        unsigned long long P[EACH] = {}, S[EACH] = {};
         bool misses;
         do {
             misses = false;
