@@ -100,7 +100,7 @@ struct Carrier {
                 const int ready = await_some(first, done, most);
                 const double entering = state;
                 double after = 0;
-                if (!folds_plainly(done, ready, state, after)) {
+                if (ready == done + 1 || !folds_plainly(done, ready, state, after)) { /* one is sooner done alone */
                     state = entering;
                     fold_with_care(first, done, ready, state, after);
                 } else if (mine >= done && mine < ready) {
