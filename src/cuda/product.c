@@ -28,17 +28,12 @@ static rl_product_rows rows_of(const rill_tensor *tensor)
     return rows;
 }
 
-/* Columns of a block: those that leave fewer idle. */
+/* Columns of a block that sums over steps: those that leave fewer idle. */
 static int columns_of_block(int64_t columns, bool tiles)
 {
     const int64_t narrow = rl_quotient_up(columns, RL_PARTS_NARROW) * RL_PARTS_NARROW;
     const int64_t wide = rl_quotient_up(columns, RL_PARTS_WIDE) * RL_PARTS_WIDE;
     return !tiles ? RL_PRODUCT_COLUMNS : wide <= narrow ? RL_PARTS_WIDE : RL_PARTS_NARROW;
-}
-
-static int rows_of_block(int columns, bool tiles, bool over_steps)
-{
-    return tiles ? RL_PARTS_TILE * rl_product_parts_groups(columns, over_steps) : RL_PRODUCT_ROWS;
 }
 
 static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over_steps)
@@ -81,9 +76,8 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                          .part_count = 1};
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     const bool tiles = takes_tiles(context, a->dtype, false);
-    const int columns = columns_of_block(p.columns, tiles);
-    p.column_blocks = rl_quotient_up(p.columns, columns);
-    p.row_blocks = rl_quotient_up(p.rows, rows_of_block(columns, tiles, false));
+    p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
+    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
     int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
     if (!tiles)
@@ -91,9 +85,8 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                               arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
-    return rl_cuda_launch(context, rl_product_parts_kernel(p.a.dtype, columns, false, product->rough), blocks, 1,
-                          rl_product_parts_groups(columns, false) * 128, rl_product_parts_shared(), arguments,
-                          "selective_layer: launch of a product");
+    return rl_cuda_launch(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
+                          rl_product_parts_shared(), arguments, "selective_layer: launch of a product");
 }
 
 /* How the sum over steps is cut: all but the pointers. */
@@ -111,7 +104,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
                          .b_row = sum->g_row};
     const int columns = columns_of_block(p.columns, tiles);
     p.column_blocks = rl_quotient_up(p.columns, columns);
-    p.row_blocks = rl_quotient_up(p.rows, rows_of_block(columns, tiles, true));
+    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
     const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms / blocks;
@@ -151,9 +144,9 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
     if (whole) p.parts = sum->total;
     const int columns = columns_of_block(p.columns, tiles);
-    const int threads = tiles ? rl_product_parts_groups(columns, true) * 128 : RL_PRODUCT_THREADS;
+    const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
     const void *kernel =
-        tiles ? rl_product_parts_kernel(p.a.dtype, columns, true, sum->rough) : rl_product_kernel(p.a.dtype, true);
+        tiles ? rl_product_parts_over_steps(p.a.dtype, columns, sum->rough) : rl_product_kernel(p.a.dtype, true);
     void *arguments[] = {&p};
     rill_status status = rl_cuda_launch(context, kernel, blocks, 1, threads, tiles ? rl_product_parts_shared() : 0,
                                         arguments, "selective_layer_backward: launch of a product");
@@ -165,15 +158,21 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     return status == RILL_OK && !whole ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
+static cudaError_t raise_limit(const void *kernel)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rl_product_parts_shared());
+}
+
 cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)
 {
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 24 && error == cudaSuccess && state->multiplies; k++) {
-        const void *kernel = rl_product_parts_kernel((int32_t)types[k / 8],
-                                                     k / 4 % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, k / 2 % 2, k % 2);
-        error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rl_product_parts_shared());
+    if (!state->multiplies) return error;
+    for (int rough = 0; rough < 2 && error == cudaSuccess; rough++) {
+        error = raise_limit(rl_product_parts_kernel(rough));
+        for (int k = 0; k < 6 && error == cudaSuccess; k++)
+            error = raise_limit(
+                rl_product_parts_over_steps((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough));
     }
     return error;
 }

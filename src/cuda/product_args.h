@@ -51,17 +51,18 @@ enum {
     RL_PRODUCT_ROWS = 128,
     RL_PRODUCT_COLUMNS = 96,
     RL_PRODUCT_THREADS = 256,
-    RL_PARTS_TILE = 64,   /* rows of a group of 128 threads */
-    RL_PARTS_CHUNK = 32,  /* of k */
-    RL_PARTS_NARROW = 96, /* columns of a block, for three groups over lanes and two over steps, or */
-    RL_PARTS_WIDE = 144   /* for two */
+    RL_PARTS_TILE = 64,  /* rows of a group of 128 threads */
+    RL_PARTS_CHUNK = 32, /* of k */
+    RL_PARTS_GROUPS = 3, /* of a block */
+    RL_PARTS_GROUPS_OVER_STEPS = 2,
+    RL_PARTS_NARROW = 96, /* columns of a block, over steps or */
+    RL_PARTS_WIDE = 144
 };
 
 const void *rl_product_kernel(int32_t dtype, bool over_steps);
-/* Groups of a block. */
-int rl_product_parts_groups(int columns, bool over_steps);
-/* Over lanes of float32 only; over steps of 16-bit data always `rough`. */
-const void *rl_product_parts_kernel(int32_t dtype, int columns, bool over_steps, bool rough);
+const void *rl_product_parts_kernel(bool rough); /* of float32 */
+/* Of 16-bit data always `rough`. */
+const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough);
 size_t rl_product_parts_shared(void);
 /* total (+)= the sum of the parts. */
 const void *rl_product_fold_kernel(bool f64);

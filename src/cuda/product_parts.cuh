@@ -1,0 +1,301 @@
+/*
+ * Products of float32 accuracy on the units for bfloat16: a float is the exact sum of three bfloat16 numbers, and of
+ * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
+ * For gradients of 16-bit data, two parts and three products: 2^-16.
+ *
+ *             96 or 144 columns         A group of 128 threads has a tile of 64 rows.  b is split into three planes
+ * in
+ *                +----------+           shared memory, 32 of k to a slot, which all groups of the block share: once,
+ * or a: 64 rows   |   tile   | group 0   where slots are too few again and again.  Of a, a thread copies what it
+ * holds
+ *                +----------+           of it as units of products take it into shared memory of its own, some chunks
+ *      64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
+ *                +----------+
+ *
+ * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
+ * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
+ * b alike: thread q of four has twice four neighbours, of which the first two go where the units' first columns are.
+ *
+ *     k = 16 s + 4 q + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
+ *
+ * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds, in order.
+ */
+#ifndef RL_CUDA_PRODUCT_PARTS_CUH
+#define RL_CUDA_PRODUCT_PARTS_CUH
+
+#include <machine/bulk.cuh>
+#include <machine/copies.cuh>
+#include <machine/held.cuh>
+#include <machine/kernel.cuh>
+#include <machine/wgmma.cuh>
+#include <type_traits>
+
+#include "elements.cuh"
+#include "numbers.cuh"
+#include "product_args.h"
+
+namespace product_parts
+{
+
+constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHUNK * 2;
+constexpr int UNIT = 16, UNITS = 128 * UNIT;                            /* bytes: of a thread, of a group */
+constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* shared memory for both */
+
+template <bool over_steps> constexpr int groups_of = over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS;
+
+/* Parts that are needed of a bfloat16, float16 or float32. */
+template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
+template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
+
+/* Where a thread's i-th k is in a chunk, of those of its four that begin at 0. */
+__device__ constexpr int place_of(int i)
+{
+    return i % 4 + i / 4 * 16;
+}
+
+template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        part[i] = pack_bfloats(low, high);
+        low -= __uint_as_float(part[i] << 16);
+        high -= __uint_as_float(part[i] & 0xffff0000u);
+    }
+}
+
+__device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_rows &rows, int64_t row)
+{
+    const int64_t batch = row / p.length;
+    return batch * rows.batch + (row - batch * p.length) * rows.step;
+}
+
+/* A thread's part of a: two rows, eight of k in a chunk. */
+template <typename T, bool over_steps> struct Feed {
+    static constexpr int STAGES = FEED / (4 * UNITS) / groups_of<over_steps>, COUNT = 2 * MINE;
+    static constexpr int PER_UNIT = UNIT / (int)sizeof(T);
+
+    struct alignas(UNIT) Line {
+        T value[PER_UNIT];
+    };
+
+    const rl_product_args &p;
+    int64_t begin, end, row_step; /* of k, chunks; from tile to tile */
+    int64_t row0, chunk, left;    /* what is fetched next, and chunks of all tiles to come */
+    const T *at[2];               /* the rows; over steps lanes */
+    unsigned char *own;           /* of the first stage */
+    int lane, warp, put, taken;   /* put, taken: stages */
+
+    __device__ static constexpr int index_of(int half, int i)
+    {
+        return over_steps ? 2 * i + half : half * MINE + i;
+    }
+
+    __device__ explicit Feed(const rl_product_args &p) : p(p), put(0), taken(0)
+    {
+        lane = threadIdx.x % 32;
+        warp = threadIdx.x / 32 % 4;
+        own = dynamic_shared + PLANES + threadIdx.x / 128 * (STAGES * 4 * UNITS) + threadIdx.x % 128 * UNIT;
+    }
+
+    __device__ int64_t row_of(int64_t first, int half) const
+    {
+        return first + 16 * warp + (over_steps ? 2 * (lane / 4) + half : lane / 4 + 8 * half);
+    }
+
+    /* Rows beyond the last are taken for the last; they are not stored. */
+    __device__ const T *seek(int64_t first, int half) const
+    {
+        const int64_t row = min(row_of(first, half), p.rows - 1);
+        return (const T *)p.a.data + (over_steps ? row * p.a.lane : offset_of(p, p.a, row));
+    }
+
+    __device__ int64_t k_offset(int64_t k) const
+    {
+        if constexpr (!over_steps) return k * p.a.lane;
+        return p.a.even ? k * p.a.step : offset_of(p, p.a, k);
+    }
+
+    __device__ void start(int64_t first_row, int64_t step, int64_t chunks)
+    {
+        row0 = first_row;
+        row_step = step;
+        left = chunks;
+        chunk = begin;
+        for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
+        for (int i = 0; i < STAGES; i++) fetch();
+    }
+
+    __device__ void copy(unsigned char *to, int64_t k) const
+    {
+        if constexpr (over_steps) {
+            using Pair = typename std::conditional<sizeof(T) == 4, uint64_t, uint32_t>::type;
+            const T *from = at[0] + k * p.a.step;
+#pragma unroll
+            for (int i = 0; i < MINE; i++)
+                copy_async(to + 2 * i / PER_UNIT * UNITS + 2 * i % PER_UNIT * sizeof(T),
+                           (const Pair *)(from + place_of(i) * p.a.step), true);
+        } else {
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int i = 0; i < MINE; i += PER_UNIT)
+                    copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of(i), UNIT);
+        }
+    }
+
+    /* Brings the next chunk on its way, if there is one. */
+    __device__ void fetch()
+    {
+        const int64_t k = chunk * CHUNK + lane % 4 * 4;
+        unsigned char *to = own + put * (4 * UNITS);
+        put = put + 1 == STAGES ? 0 : put + 1;
+        if (left > 0) {
+            const bool lies = p.a.wide && (!over_steps || (p.a.even && row0 + TILE <= p.rows));
+            if (lies && (chunk + 1) * CHUNK <= p.inner)
+                copy(to, k);
+            else
+                put_one_by_one(to, k);
+            left--;
+            if (++chunk == end) next_tile();
+        }
+        close_copies();
+    }
+
+    __device__ void next_tile()
+    {
+        chunk = begin;
+        row0 += row_step;
+#pragma unroll
+        for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
+    }
+
+    __device__ void put_one_by_one(unsigned char *to, int64_t k) const
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll 1
+            for (int i = 0; i < MINE; i++) {
+                const int64_t mine = k + place_of(i);
+                const int index = index_of(half, i);
+                *(T *)(to + index / PER_UNIT * UNITS + index % PER_UNIT * sizeof(T)) =
+                    mine < p.inner ? at[half][k_offset(mine)] : T{};
+            }
+    }
+
+    /* The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]. */
+    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4])
+    {
+        T value[COUNT];
+        wait_copies<STAGES - 1>();
+        const unsigned char *from = own + taken * (4 * UNITS);
+        taken = taken + 1 == STAGES ? 0 : taken + 1;
+#pragma unroll
+        for (int i = 0; i < COUNT; i += PER_UNIT) {
+            const Line line = *(const Line *)(from + i / PER_UNIT * UNITS);
+#pragma unroll
+            for (int j = 0; j < PER_UNIT; j++) value[i + j] = line.value[j];
+        }
+#pragma unroll
+        for (int word = 0; word < 8; word++) {
+            const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
+            const T low = value[index_of(row, k)], high = value[index_of(row, k + 1)];
+            if constexpr (PARTS == 1) {
+                of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
+            } else {
+                uint32_t part[PARTS];
+                split(widen(low), widen(high), part);
+#pragma unroll
+                for (int i = 0; i < PARTS; i++) of[s * PARTS + i][row + 2 * half] = part[i];
+            }
+        }
+    }
+};
+
+/* The weight that a column is of, which then counts from the weight's first. */
+__device__ inline const rl_product_weight &weight_of(const rl_product_args &p, int64_t &column)
+{
+    const rl_product_weight *weight = p.weights;
+#pragma unroll
+    for (int i = 1; i < RL_PRODUCT_WEIGHTS; i++)
+        if (weight == p.weights + i - 1 && column >= weight->columns) {
+            column -= weight->columns;
+            weight++;
+        }
+    return *weight;
+}
+
+/* What belongs together along k of one of b's columns. */
+template <bool over_steps>
+__device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
+{
+    const bool there = column < p.columns;
+    if constexpr (over_steps) {
+        const float *from = (const float *)p.b + k * p.b_row + column;
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            value[i] = there && k + place_of(i) < p.inner ? from[place_of(i) * p.b_row] : 0.0f;
+    } else {
+        const rl_product_weight &weight = weight_of(p, column);
+        const int64_t row = column * weight.row;
+        if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
+#pragma unroll
+            for (int i = 0; i < MINE; i += 4) {
+                const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
+#pragma unroll
+                for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
+            }
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < MINE; i++)
+            value[i] = there && k + place_of(i) < p.inner
+                           ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
+                           : 0.0f;
+    }
+}
+
+/* The planes of a chunk of b: a warp takes 8 columns at a time. */
+template <bool over_steps, int COLUMNS, int PARTS>
+__device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_t chunk, int slot)
+{
+    constexpr int PLANE = COLUMNS * LINE;
+    const int lane = threadIdx.x % 32;
+    const int column = over_steps ? lane % 8 : lane / 4, quarter = over_steps ? lane / 8 : lane % 4;
+    for (int item = threadIdx.x / 32; item < COLUMNS / 8; item += groups_of<over_steps> * 4) {
+        const int line = item * 8 + column;
+        float value[MINE];
+        fetch_b<over_steps>(p, value, column0 + line, chunk * CHUNK + quarter * 4);
+        unsigned char *to = dynamic_shared + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
+#pragma unroll
+        for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
+            uint32_t part[PARTS];
+            split(value[2 * unit], value[2 * unit + 1], part);
+#pragma unroll
+            for (int i = 0; i < PARTS; i++) *(uint32_t *)(to + i * PLANE + (unit ^ (line / 2 % 4)) * UNIT) = part[i];
+        }
+    }
+}
+
+/* sum = the products of a chunk, the small ones first. */
+template <int COLUMNS, int PARTS, int COUNT>
+__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * COUNT][4], int slot)
+{
+    constexpr int PLANE = COLUMNS * LINE;
+    const unsigned char *planes = dynamic_shared + slot * (PARTS * PLANE);
+    bool adds = false;
+#pragma unroll
+    for (int order = PARTS - 1; order >= 0; order--)
+#pragma unroll
+        for (int s = 0; s < 2; s++)
+#pragma unroll
+            for (int i = COUNT - 1; i >= 0; i--) {
+                if (order < i) continue;
+                const uint64_t b = tile_descriptor(planes + (order - i) * PLANE + 32 * s, 16, 8 * LINE, SWIZZLE_64);
+                product_of_registers<BF16, COLUMNS, false>(sum, words[s * COUNT + i], b, adds);
+                adds = true;
+            }
+}
+
+} // namespace product_parts
+
+#endif
