@@ -13,33 +13,11 @@
  */
 #include "counts.h"
 #include "device.h"
-#include "layer_projections.h"
 #include "layer_slabs.h"
-#include "product.h"
-#include "s6_back_args.h"
+#include "selective_layer_back.h"
 
 static const int64_t SLAB_BYTES = (int64_t)1 << 30; /* of a slab's rows; less where x is small, but not below */
 static const int64_t FREE_BYTES = (int64_t)64 << 20;
-
-typedef struct layer_back {
-    rill_context *context;
-    const rl_selective_layer_backward_problem *problem;
-    rl_selective_layer_problem forward;
-    rl_layer_projections projections;
-    rl_layer_slab slab;         /* the first and largest */
-    int64_t slabs;              /* along time */
-    bool several;               /* slabs in all */
-    bool weighs, owns_dx;       /* gradients of weights are wanted; dx gathers its parts in scratch */
-    bool projects;              /* gradients of the projections are wanted */
-    bool rough;                 /* data are of 16 bits */
-    void *turned, *turned_up;   /* [channels, columns] of the first weights, [rank, channels] of the low rank's */
-    void *g, *ddelta, *dx;      /* rows of first_row, with a low rank of delta_row, of channels */
-    void *sums, *low_sums;      /* [columns, channels], [channels, rank] */
-    void *parts;                /* of one of those */
-    void *parameters, *addends; /* dA, dD, db_delta one after the other: their sums, and what a slab adds */
-    void *states, *G[2];        /* between slabs along time */
-    bool begun;                 /* sums have been written */
-} layer_back;
 
 static rl_selective_layer_problem forward_of(const rl_selective_layer_backward_problem *p)
 {
@@ -61,117 +39,8 @@ static rl_selective_layer_problem forward_of(const rl_selective_layer_backward_p
     };
 }
 
-/* Memory */
-
-/* Of what grows with a slab's rows, the scan's own scratch among it. */
-static int64_t row_bytes(const layer_back *l)
-{
-    const rl_layer_projections *p = &l->projections;
-    const int64_t channels = l->problem->channels, states = l->problem->states;
-    const bool f64 = p->accumulated == RILL_F64;
-    const int64_t blocks = rl_quotient_up(channels, f64 ? RL_S6_BACK_CHANNELS_F64 : RL_S6_BACK_CHANNELS);
-    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_STEPS);
-    if (l->owns_dx) numbers += channels;
-    if (blocks > 1) numbers += blocks * 2 * states;
-    return numbers * (int64_t)rill_dtype_size(p->accumulated);
-}
-
-static void cut(layer_back *l, int64_t bytes)
-{
-    l->slab = rl_layer_slab_of(&l->forward, bytes / row_bytes(l));
-    l->slabs = l->slab.steps > 0 ? rl_quotient_up(l->problem->length, l->slab.steps) : 1;
-    l->several = l->slabs > 1 || l->slab.batch < l->problem->batch;
-}
-
-static int64_t parameter_count(const layer_back *l)
-{
-    return l->problem->channels * (l->problem->states + 2);
-}
-
-static rl_step_sum sum_of_x(const layer_back *l, const rl_layer_slab *slab)
-{
-    return (rl_step_sum){.a = rl_layer_part(&l->problem->x, slab),
-                         .g = l->g,
-                         .columns = l->projections.columns,
-                         .g_row = l->projections.first_row,
-                         .total = l->sums,
-                         .parts = l->parts,
-                         .adds = l->begun,
-                         .rough = l->rough};
-}
-
-static rl_step_sum sum_of_low(const layer_back *l, const rl_layer_slab *slab)
-{
-    const rl_layer_projections *p = &l->projections;
-    return (rl_step_sum){.a = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, l->problem->rank),
-                         .g = l->ddelta,
-                         .columns = l->problem->channels,
-                         .g_row = p->delta_row,
-                         .total = l->low_sums,
-                         .parts = l->parts,
-                         .adds = l->begun,
-                         .rough = l->rough};
-}
-
-static rill_status take_sums(layer_back *l)
-{
-    const rl_layer_projections *p = &l->projections;
-    const int64_t channels = l->problem->channels;
-    size_t parts = 0;
-    rill_status status = RILL_OK;
-    if (l->weighs) {
-        const rl_step_sum sum = sum_of_x(l, &l->slab);
-        parts = rl_cuda_step_sum_bytes(l->context, &sum);
-        status = rl_layer_projections_block(p, p->columns * channels, &l->sums);
-    }
-    if (l->weighs && p->low_rank) {
-        const rl_step_sum sum = sum_of_low(l, &l->slab);
-        const size_t bytes = rl_cuda_step_sum_bytes(l->context, &sum);
-        parts = bytes > parts ? bytes : parts;
-        if (status == RILL_OK) status = rl_layer_projections_block(p, channels * l->problem->rank, &l->low_sums);
-    }
-    if (status == RILL_OK) status = rl_workspace_take(l->context, parts, &l->parts);
-    if (status == RILL_OK) status = rl_layer_projections_block(p, parameter_count(l), &l->parameters);
-    l->addends = l->parameters;
-    if (status == RILL_OK && l->several) status = rl_layer_projections_block(p, parameter_count(l), &l->addends);
-    return status;
-}
-
-static rill_status take_scratch(layer_back *l)
-{
-    const rl_layer_projections *p = &l->projections;
-    const int64_t channels = l->problem->channels, rows = l->slab.batch * l->slab.steps;
-    const int64_t matrix = channels * l->problem->states;
-    rill_status status = rl_layer_projections_take(&l->projections, &l->slab);
-    if (status == RILL_OK && l->projects) status = rl_layer_projections_block(p, channels * p->columns, &l->turned);
-    if (status == RILL_OK && l->projects && p->low_rank)
-        status = rl_layer_projections_block(p, channels * l->problem->rank, &l->turned_up);
-    if (status == RILL_OK && (l->projects || l->slabs > 1))
-        status = rl_layer_projections_block(p, rows * p->first_row, &l->g);
-    if (status == RILL_OK && (l->projects || l->slabs > 1))
-        status = rl_layer_projections_block(p, rows * p->delta_row, &l->ddelta);
-    if (status == RILL_OK && l->owns_dx) status = rl_layer_projections_block(p, rows * channels, &l->dx);
-    if (status == RILL_OK) status = take_sums(l);
-    if (status == RILL_OK) status = rl_layer_projections_block(p, (l->slabs - 1) * matrix, &l->states);
-    for (int i = 0; i < 2 && status == RILL_OK && l->slabs > 1; i++)
-        status = rl_layer_projections_block(p, matrix, &l->G[i]);
-    return status;
-}
-
-static rill_status plan(layer_back *l, int64_t bytes)
-{
-    const rl_selective_layer_backward_problem *p = l->problem;
-    rill_status status = rl_layer_projections_plan(l->context, &l->forward, &l->projections);
-    l->weighs = p->dW_delta.data || p->dW_delta_down.data || p->dW_B.data || p->dW_C.data;
-    l->projects = l->weighs || p->dx.data;
-    l->rough = rill_dtype_size(p->x.dtype) == 2;
-    l->owns_dx = p->dx.data && p->dx.dtype != l->projections.accumulated;
-    cut(l, bytes);
-    return status == RILL_OK ? take_scratch(l) : status;
-}
-
 /* The weights, and again turned, in the accumulated type. */
-static rill_status prepare_weights(layer_back *l)
+static rill_status prepare_weights(rl_layer_gradients *l)
 {
     rl_layer_projections *of = &l->projections;
     const rl_selective_layer_backward_problem *p = l->problem;
@@ -194,21 +63,22 @@ static rill_status prepare_weights(layer_back *l)
 
 /* Slabs */
 
-static rill_tensor between(const layer_back *l, void *states)
+static rill_tensor between(const rl_layer_gradients *l, void *states)
 {
     return rill_tensor_3d_on(RILL_CUDA, states, l->projections.accumulated, 1, l->problem->channels,
                              l->problem->states);
 }
 
 /* The states after the k-th slab of its sequence. */
-static rill_tensor states_after(const layer_back *l, int64_t k)
+static rill_tensor states_after(const rl_layer_gradients *l, int64_t k)
 {
     const int64_t bytes =
         l->problem->channels * l->problem->states * (int64_t)rill_dtype_size(l->projections.accumulated);
     return between(l, (char *)l->states + k * bytes);
 }
 
-static rill_tensor parameter_view(const layer_back *l, const rill_tensor *wanted, void *numbers, int64_t first)
+static rill_tensor parameter_view(const rl_layer_gradients *l, const rill_tensor *wanted, void *numbers,
+                                  int64_t first)
 {
     const int64_t channels = l->problem->channels;
     const rill_dtype dtype = l->projections.accumulated;
@@ -218,13 +88,13 @@ static rill_tensor parameter_view(const layer_back *l, const rill_tensor *wanted
                              : rill_tensor_1d_on(RILL_CUDA, at, dtype, channels);
 }
 
-static rill_tensor states_of(const layer_back *l, const rill_tensor *states, const rl_layer_slab *slab)
+static rill_tensor states_of(const rl_layer_gradients *l, const rill_tensor *states, const rl_layer_slab *slab)
 {
     return l->problem->offsets.data ? *states : rl_layer_states(states, slab);
 }
 
 /* Runs a slab forward for the states after it.  The outputs go where gradients will be. */
-static rill_status keep_states(layer_back *l, const rl_layer_slab *slab, int64_t k)
+static rill_status keep_states(rl_layer_gradients *l, const rl_layer_slab *slab, int64_t k)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const rl_layer_projections *of = &l->projections;
@@ -255,13 +125,13 @@ static rill_status keep_states(layer_back *l, const rl_layer_slab *slab, int64_t
     return status == RILL_OK ? rl_cuda_selective_scan(l->context, &scan) : status;
 }
 
-static rill_tensor own_dx(const layer_back *l, const rl_layer_slab *slab)
+static rill_tensor own_dx(const rl_layer_gradients *l, const rl_layer_slab *slab)
 {
     if (!l->owns_dx) return rl_layer_part(&l->problem->dx, slab);
     return rl_layer_projections_rows(&l->projections, slab, l->dx, 0, l->problem->channels, l->problem->channels);
 }
 
-static rill_status scan_back(const layer_back *l, const rl_layer_slab *slab, int64_t k)
+static rill_status scan_back(const rl_layer_gradients *l, const rl_layer_slab *slab, int64_t k)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const rl_layer_projections *of = &l->projections;
@@ -306,19 +176,19 @@ static rill_status scan_back(const layer_back *l, const rl_layer_slab *slab, int
     return rl_cuda_selective_scan_backward(l->context, &scan);
 }
 
-static rill_status add_parameters(const layer_back *l)
+static rill_status add_parameters(const rl_layer_gradients *l)
 {
     return l->several ? rl_cuda_add_part(l->context, l->projections.accumulated, l->parameters, l->addends,
-                                         parameter_count(l), l->begun)
+                                         rl_layer_parameters(l), l->begun)
                       : RILL_OK;
 }
 
 /* Through the low rank: its weight's gradient, and its own. */
-static rill_status low_back(const layer_back *l, const rl_layer_slab *slab)
+static rill_status low_back(const rl_layer_gradients *l, const rl_layer_slab *slab)
 {
     const rl_layer_projections *p = &l->projections;
     const rl_layer_projected gradients = rl_layer_projections_views(p, slab, l->g, l->ddelta);
-    const rl_step_sum sum = sum_of_low(l, slab);
+    const rl_step_sum sum = rl_layer_sum_of_low(l, slab);
     const rl_product low = {
         .a = gradients.delta,
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned_up, p->accumulated, l->problem->rank, l->problem->channels)},
@@ -330,10 +200,10 @@ static rill_status low_back(const layer_back *l, const rl_layer_slab *slab)
     return status;
 }
 
-static rill_status project_back(const layer_back *l, const rl_layer_slab *slab)
+static rill_status project_back(const rl_layer_gradients *l, const rl_layer_slab *slab)
 {
     const rl_layer_projections *p = &l->projections;
-    const rl_step_sum sum = sum_of_x(l, slab);
+    const rl_step_sum sum = rl_layer_sum_of_x(l, slab);
     const rl_product dx = {
         .a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned, p->accumulated, l->problem->channels, p->columns)},
@@ -345,7 +215,7 @@ static rill_status project_back(const layer_back *l, const rl_layer_slab *slab)
     return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
 }
 
-static rill_status run_back(layer_back *l, const rl_layer_slab *slab, int64_t k)
+static rill_status run_back(rl_layer_gradients *l, const rl_layer_slab *slab, int64_t k)
 {
     rill_status status = rl_layer_projections_run(&l->projections, slab);
     if (status == RILL_OK) status = scan_back(l, slab, k);
@@ -355,7 +225,7 @@ static rill_status run_back(layer_back *l, const rl_layer_slab *slab, int64_t k)
     return status;
 }
 
-static rill_status run_sequences(layer_back *l, int64_t batch0, int64_t batch)
+static rill_status run_sequences(rl_layer_gradients *l, int64_t batch0, int64_t batch)
 {
     const rl_workspace_place here = rl_workspace_here(l->context); /* the scans' scratch is every slab's */
     rill_status status = RILL_OK;
@@ -374,14 +244,14 @@ static rill_status run_sequences(layer_back *l, int64_t batch0, int64_t batch)
 
 /* Results */
 
-static rill_tensor sums_view(const layer_back *l, void *sums, int64_t row, int64_t rows, int64_t columns)
+static rill_tensor sums_view(const rl_layer_gradients *l, void *sums, int64_t row, int64_t rows, int64_t columns)
 {
     const rill_dtype dtype = l->projections.accumulated;
     char *at = (char *)sums + row * columns * (int64_t)rill_dtype_size(dtype);
     return rill_tensor_2d_on(RILL_CUDA, at, dtype, rows, columns);
 }
 
-static rill_status store_sums(const layer_back *l)
+static rill_status store_sums(const rl_layer_gradients *l)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const rl_layer_projections *of = &l->projections;
@@ -405,12 +275,12 @@ static rill_status store_sums(const layer_back *l)
 }
 
 /* No slab has been run: there is no sequence. */
-static rill_status clear_sums(const layer_back *l)
+static rill_status clear_sums(const rl_layer_gradients *l)
 {
     const rl_layer_projections *p = &l->projections;
     const size_t element = rill_dtype_size(p->accumulated), channels = (size_t)l->problem->channels;
     cudaStream_t stream = rl_cuda_state_of(l->context)->stream;
-    cudaError_t error = cudaMemsetAsync(l->parameters, 0, (size_t)parameter_count(l) * element, stream);
+    cudaError_t error = cudaMemsetAsync(l->parameters, 0, (size_t)rl_layer_parameters(l) * element, stream);
     if (error == cudaSuccess && l->sums)
         error = cudaMemsetAsync(l->sums, 0, (size_t)p->columns * channels * element, stream);
     if (error == cudaSuccess && l->low_sums)
@@ -418,10 +288,10 @@ static rill_status clear_sums(const layer_back *l)
     return rl_cuda_check(l->context, error, "selective_layer_backward: clearing sums");
 }
 
-static rill_status run(layer_back *l, int64_t bytes)
+static rill_status run(rl_layer_gradients *l, int64_t bytes)
 {
     const int64_t batch = l->problem->sequences == 0 ? 0 : l->problem->batch;
-    rill_status status = plan(l, bytes);
+    rill_status status = rl_layer_gradients_plan(l, bytes);
     if (status == RILL_OK) status = prepare_weights(l);
     for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
         status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
@@ -433,7 +303,7 @@ rill_status rl_cuda_layer_back_within(rill_context *context, const rl_selective_
                                       int64_t bytes)
 {
     if (problem->channels == 0) return RILL_OK;
-    layer_back l = {.context = context, .problem = problem, .forward = forward_of(problem)};
+    rl_layer_gradients l = {.context = context, .problem = problem, .forward = forward_of(problem)};
     rl_cuda_scope scope = rl_cuda_enter(context);
     rill_status status = run(&l, bytes);
     rl_cuda_leave(context, &scope);

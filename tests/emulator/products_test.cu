@@ -287,6 +287,8 @@ int main()
 {
     test_all<BF16, 8>();
     test_all<BF16, 64>();
+    test_all<BF16, 96>();
+    test_all<BF16, 144>();
     test_all<BF16, 256>();
     test_all<F16, 32>();
     test_all<F16, 128>();
