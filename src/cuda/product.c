@@ -10,6 +10,7 @@ enum {
     LEAST_STEPS = 256, /* of a part, so that its sums are worth their way through memory */
     MOST_PARTS = 128,
     PART_BYTES = 64 << 20, /* of all parts, where they are more than one */
+    A_BLOCKS = 8,
     FOLD_THREADS = 256
 };
 
@@ -84,9 +85,12 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
         return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
                               arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
-    blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
+    p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
+    blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
+    p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
     return rl_cuda_launch(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
-                          rl_product_parts_shared(), arguments, "selective_layer: launch of a product");
+                          rl_product_parts_shared(RL_PARTS_NARROW, product->rough, p.inner), arguments,
+                          "selective_layer: launch of a product");
 }
 
 /* How the sum over steps is cut: all but the pointers. */
@@ -140,16 +144,19 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     const bool tiles = takes_tiles(context, sum->a.dtype, true);
     rl_product_args p = cut(context, sum, tiles);
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
-    const int64_t blocks = p.column_blocks * p.row_blocks * p.part_count;
+    p.blocks = p.column_blocks * p.row_blocks * p.part_count;
     const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
     if (whole) p.parts = sum->total;
     const int columns = columns_of_block(p.columns, tiles);
     const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
     const void *kernel =
         tiles ? rl_product_parts_over_steps(p.a.dtype, columns, sum->rough) : rl_product_kernel(p.a.dtype, true);
+    const bool rough = sum->rough || rill_dtype_size(sum->a.dtype) == 2;
+    const size_t shared =
+        tiles ? rl_product_parts_shared(columns, rough, rl_quotient_up(p.inner, p.part_count) + RL_PARTS_CHUNK) : 0;
     void *arguments[] = {&p};
-    rill_status status = rl_cuda_launch(context, kernel, blocks, 1, threads, tiles ? rl_product_parts_shared() : 0,
-                                        arguments, "selective_layer_backward: launch of a product");
+    rill_status status = rl_cuda_launch(context, kernel, p.blocks, 1, threads, shared, arguments,
+                                        "selective_layer_backward: launch of a product");
     const rl_product_fold fold = {.parts = sum->parts,
                                   .total = sum->total,
                                   .numbers = p.rows * p.columns,
@@ -160,7 +167,8 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
 
 static cudaError_t raise_limit(const void *kernel)
 {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)rl_product_parts_shared());
+    const size_t most = rl_product_parts_shared(RL_PARTS_WIDE, false, INT32_MAX);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
 }
 
 cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)

@@ -39,11 +39,11 @@ typedef struct rl_product_args {
     rl_product_weight weights[RL_PRODUCT_WEIGHTS];
     rl_product_weight A_log;
     float *A;
-    int64_t A_states;
-    const void *b; /* else: of the accumulated type */
+    int64_t A_states, A_block; /* the first block that makes it */
+    const void *b;             /* else: of the accumulated type */
     void *parts;
     int64_t rows, columns, inner, length, b_row;
-    int64_t column_blocks, row_blocks, part_count;
+    int64_t blocks, column_blocks, row_blocks, part_count; /* blocks: that multiply */
 } rl_product_args;
 
 /* The shape of a block's work on multiply-add units, and with products of tiles. */
@@ -63,7 +63,7 @@ const void *rl_product_kernel(int32_t dtype, bool over_steps);
 const void *rl_product_parts_kernel(bool rough); /* of float32 */
 /* Of 16-bit data always `rough`. */
 const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough);
-size_t rl_product_parts_shared(void);
+size_t rl_product_parts_shared(int columns, bool rough, int64_t inner); /* of one part */
 /* total (+)= the sum of the parts. */
 const void *rl_product_fold_kernel(bool f64);
 

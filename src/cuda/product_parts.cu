@@ -174,11 +174,12 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     }
 };
 
-__device__ inline void make_A(const rl_product_args &p)
+/* By block `first` and all behind it. */
+__device__ inline void make_A(const rl_product_args &p, int64_t first)
 {
     const rl_product_weight &from = p.A_log;
-    const int64_t count = from.columns * p.A_states, stride = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += stride) {
+    const int64_t count = from.columns * p.A_states, stride = (gridDim.x - first) * blockDim.x;
+    for (int64_t k = (blockIdx.x - first) * blockDim.x + threadIdx.x; k < count; k += stride) {
         const int64_t channel = k / p.A_states, state = k - channel * p.A_states;
         const int64_t at = channel * from.row + state * from.lane;
         p.A[k] = (float)-exp(load_any<double>(from.data, from.dtype, at));
@@ -189,12 +190,13 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS>
 __device__ inline void run_block(const rl_product_args &p)
 {
     constexpr int ROWS = TILE * groups_of<over_steps>;
+    if (!over_steps && p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
+    if (blockIdx.x >= p.blocks) return;
     Group<T, COLUMNS, over_steps, PARTS> group(p);
     const int64_t chunks = (p.inner + CHUNK - 1) / CHUNK, block = blockIdx.x / p.column_blocks;
-    const int64_t part = over_steps ? block / p.row_blocks : 0, stride = gridDim.x / p.column_blocks;
+    const int64_t part = over_steps ? block / p.row_blocks : 0, stride = p.blocks / p.column_blocks;
     const int64_t first = over_steps ? block % p.row_blocks : block;
     const int64_t tiles = over_steps ? 1 : (p.row_blocks - first + stride - 1) / stride;
-    if (!over_steps && p.A) make_A(p);
     group.column0 = blockIdx.x % p.column_blocks * COLUMNS;
     group.row0 = first * ROWS + threadIdx.x / 128 * TILE;
     group.feed.begin = chunks * part / p.part_count;
@@ -247,7 +249,8 @@ const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough)
                                     : pick_over_steps<RL_PARTS_NARROW>(dtype, rough);
 }
 
-size_t rl_product_parts_shared(void)
+size_t rl_product_parts_shared(int columns, bool rough, int64_t inner)
 {
-    return PLANES + FEED;
+    const int64_t slot = columns * LINE * (rough ? 2 : 3), chunks = (inner + CHUNK - 1) / CHUNK;
+    return (size_t)(FEED + (chunks < PLANES / slot ? chunks : PLANES / slot) * slot);
 }

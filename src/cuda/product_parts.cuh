@@ -94,7 +94,7 @@ template <typename T, bool over_steps> struct Feed {
     {
         lane = threadIdx.x % 32;
         warp = threadIdx.x / 32 % 4;
-        own = dynamic_shared + PLANES + threadIdx.x / 128 * (STAGES * 4 * UNITS) + threadIdx.x % 128 * UNIT;
+        own = dynamic_shared + threadIdx.x / 128 * (STAGES * 4 * UNITS) + threadIdx.x % 128 * UNIT;
     }
 
     __device__ int64_t row_of(int64_t first, int half) const
@@ -265,7 +265,7 @@ __device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_
         const int line = item * 8 + column;
         float value[MINE];
         fetch_b<over_steps>(p, value, column0 + line, chunk * CHUNK + quarter * 4);
-        unsigned char *to = dynamic_shared + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
+        unsigned char *to = dynamic_shared + FEED + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
 #pragma unroll
         for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
             uint32_t part[PARTS];
@@ -281,7 +281,7 @@ template <int COLUMNS, int PARTS, int COUNT>
 __device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * COUNT][4], int slot)
 {
     constexpr int PLANE = COLUMNS * LINE;
-    const unsigned char *planes = dynamic_shared + slot * (PARTS * PLANE);
+    const unsigned char *planes = dynamic_shared + FEED + slot * (PARTS * PLANE);
     bool adds = false;
 #pragma unroll
     for (int order = PARTS - 1; order >= 0; order--)
