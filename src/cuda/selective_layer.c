@@ -78,10 +78,12 @@ static rill_status run_sequences(layer *l, int64_t batch0, int64_t batch)
 {
     int64_t length = l->problem->length, each = l->slab.steps;
     int64_t slabs = each > 0 ? rl_quotient_up(length, each) : 1;
+    const rl_workspace_place here = rl_workspace_here(l->context); /* the scans' scratch is every slab's */
     rill_status status = RILL_OK;
     for (int64_t k = 0; k < slabs && status == RILL_OK; k++) {
         const rl_layer_slab slab = rl_layer_slab_at(l->problem, batch0, batch, each, k);
         status = run_slab(l, &slab);
+        rl_workspace_back_to(l->context, here);
     }
     return status;
 }
