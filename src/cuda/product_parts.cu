@@ -12,12 +12,10 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
 
     const rl_product_args &p;
     Feed<T, over_steps> feed;
-    Turns turns;
     int64_t row0, column0;
     float total[COLUMNS / 2];
 
-    __device__ Group(const rl_product_args &p, uint64_t *barriers)
-        : p(p), feed(p), turns(barriers, groups_of<over_steps>)
+    __device__ explicit Group(const rl_product_args &p) : p(p), feed(p)
     {
     }
 
@@ -26,10 +24,8 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
         split_b<over_steps, COLUMNS, PARTS>(p, column0, chunk, slot);
     }
 
-    /* Adds a chunk's products, and splits a later chunk of b first, while others have their turn. */
-    __device__ void add_chunk(int slot, int64_t later = -1, int later_slot = 0)
+    __device__ void add_chunk(int slot)
     {
-        if (later >= 0) split_chunk(later, later_slot);
         float sum[COLUMNS / 2];
         uint32_t words[2 * COUNT][4];
         feed.template take<COUNT>(words);
@@ -38,11 +34,9 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
         for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
         hold(sum);
         hold(words);
-        turns.await();
         products_fence();
         multiply<COLUMNS, PARTS, COUNT>(sum, words, slot);
         products_commit();
-        turns.pass();
         products_wait<0>();
         hold(sum);
         hold(words);
@@ -171,7 +165,8 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     {
         for (int64_t chunk = feed.begin; chunk < feed.end; chunk++) {
             const int64_t later = chunk + HALF < feed.end ? chunk + HALF : chunk + HALF - (feed.end - feed.begin);
-            add_chunk(slot, left > HALF ? later : -1, (slot + HALF) % (2 * HALF));
+            if (left > HALF) split_chunk(later, (slot + HALF) % (2 * HALF));
+            add_chunk(slot);
             left--;
             slot = (slot + 1) % (2 * HALF);
             if (slot % HALF == 0) publish();
@@ -197,8 +192,7 @@ __device__ inline void run_block(const rl_product_args &p)
     constexpr int ROWS = TILE * groups_of<over_steps>;
     if (!over_steps && p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
     if (blockIdx.x >= p.blocks) return;
-    __shared__ uint64_t turns[groups_of<over_steps>];
-    Group<T, COLUMNS, over_steps, PARTS> group(p, turns);
+    Group<T, COLUMNS, over_steps, PARTS> group(p);
     const int64_t chunks = (p.inner + CHUNK - 1) / CHUNK, block = blockIdx.x / p.column_blocks;
     const int64_t part = over_steps ? block / p.row_blocks : 0, stride = p.blocks / p.column_blocks;
     const int64_t first = over_steps ? block % p.row_blocks : block;

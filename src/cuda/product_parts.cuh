@@ -276,36 +276,6 @@ __device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_
     }
 }
 
-/*
- * Groups take turns at the units, so that while one's products run the others split and add: all at once they would
- * wait for each other at every chunk.
- */
-struct Turns {
-    uint64_t *barriers; /* one a group */
-    uint32_t parity;
-    int group, groups;
-
-    __device__ Turns(uint64_t *barriers, int groups) : barriers(barriers), groups(groups)
-    {
-        group = threadIdx.x / 128;
-        parity = group == 0; /* which begins */
-        if (threadIdx.x > 0) return;
-        for (int i = 0; i < groups; i++) barrier_init(&barriers[i], 4);
-        barrier_publish();
-    }
-
-    __device__ void await()
-    {
-        barrier_wait(&barriers[group], parity);
-        parity ^= 1;
-    }
-
-    __device__ void pass() const
-    {
-        if (threadIdx.x % 32 == 0) barrier_arrive(&barriers[group + 1 == groups ? 0 : group + 1]);
-    }
-};
-
 /* sum = the products of a chunk, the small ones first. */
 template <int COLUMNS, int PARTS, int COUNT>
 __device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * COUNT][4], int slot)
