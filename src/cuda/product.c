@@ -58,6 +58,16 @@ static rl_product_weight weight_of(const rill_tensor *w)
     return weight;
 }
 
+/* A row's bits are then not those that it has among many. */
+static rill_status launch_few(rill_context *context, rl_product_args *p)
+{
+    int64_t columns;
+    const void *kernel = rl_product_few_kernel(p->a.dtype, p->inner, &columns);
+    void *arguments[] = {p};
+    return rl_cuda_launch(context, kernel, rl_quotient_up(p->columns, columns), 1, RL_FEW_THREADS, 0, arguments,
+                          "selective_layer: launch of a product");
+}
+
 rill_status rl_cuda_product(rill_context *context, const rl_product *product)
 {
     const rill_tensor *a = &product->a, *out = &product->out;
@@ -76,6 +86,7 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                          .b_row = a->shape[2],
                          .part_count = 1};
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
+    if (p.rows <= RL_FEW_ROWS && !context->options.reproducible) return launch_few(context, &p);
     const bool tiles = takes_tiles(context, a->dtype, false);
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);

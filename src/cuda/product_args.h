@@ -30,9 +30,9 @@ typedef struct rl_product_weight {
 enum { RL_PRODUCT_WEIGHTS = 3 };
 
 /*
- * Over lanes on units for products of tiles, b is `weights` one below the other, and A = -exp(A_log) is made beside.
- * Over steps, rows are a's lanes, k is a step and b lies as [inner, columns]; out is then parts[part, column, row],
- * each the sum of its share of the steps.
+ * Over lanes on units for products of tiles, and for few rows, b is `weights` one below the other, and A =
+ * -exp(A_log) is made beside. Over steps, rows are a's lanes, k is a step and b lies as [inner, columns]; out is then
+ * parts[part, column, row], each the sum of its share of the steps.
  */
 typedef struct rl_product_args {
     rl_product_rows a, out, add;
@@ -59,7 +59,11 @@ enum {
     RL_PARTS_WIDE = 144
 };
 
+enum { RL_FEW_ROWS = 16, RL_FEW_THREADS = 128 };
+
 const void *rl_product_kernel(int32_t dtype, bool over_steps);
+/* Of at most RL_FEW_ROWS rows, over lanes, from `weights`; *columns is how many a block has. */
+const void *rl_product_few_kernel(int32_t dtype, int64_t inner, int64_t *columns);
 const void *rl_product_parts_kernel(bool rough); /* of float32 */
 /* Of 16-bit data always `rough`. */
 const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough);

@@ -1,4 +1,5 @@
 /* The tiles of products by parts: product_parts.cuh tells how. */
+#include "product_A.cuh"
 #include "product_parts.cuh"
 
 using namespace product_parts;
@@ -173,18 +174,6 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
         }
     }
 };
-
-/* By block `first` and all behind it. */
-__device__ inline void make_A(const rl_product_args &p, int64_t first)
-{
-    const rl_product_weight &from = p.A_log;
-    const int64_t count = from.columns * p.A_states, stride = (gridDim.x - first) * blockDim.x;
-    for (int64_t k = (blockIdx.x - first) * blockDim.x + threadIdx.x; k < count; k += stride) {
-        const int64_t channel = k / p.A_states, state = k - channel * p.A_states;
-        const int64_t at = channel * from.row + state * from.lane;
-        p.A[k] = (float)-exp(load_any<double>(from.data, from.dtype, at));
-    }
-}
 
 template <typename T, int COLUMNS, bool over_steps, int PARTS>
 __device__ inline void run_block(const rl_product_args &p)
