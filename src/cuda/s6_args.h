@@ -72,6 +72,7 @@ typedef struct rl_s6_args {
     int64_t blocks;           /* of all groups */
     int64_t chunks;
     int64_t tasks;
+    int64_t first_task; /* of a launch */
     int32_t block_channels; /* 32, 16 or, in the fine shape, 8 */
     int32_t panels;         /* of states, at least 1 */
     rl_s6_shape shape;

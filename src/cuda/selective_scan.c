@@ -7,7 +7,7 @@
 #include "s6_tuning.h"
 #include "s6_views.h"
 
-static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch; blocks stride over the work beyond */
+static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch */
 
 static rl_s6_args resolve(const rl_selective_scan_problem *problem)
 {
@@ -130,11 +130,16 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
 {
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
     rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, walk);
-    int64_t blocks = args->tasks < MOST_BLOCKS ? args->tasks : MOST_BLOCKS;
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     void *arguments[] = {args};
-    return rl_cuda_launch(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
-                          "selective_scan: launch");
+    rill_status status = RILL_OK;
+    for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {
+        int64_t blocks = args->tasks - first < MOST_BLOCKS ? args->tasks - first : MOST_BLOCKS;
+        args->first_task = first;
+        status = rl_cuda_launch(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
+                                "selective_scan: launch");
+    }
+    return status;
 }
 
 static rill_status launch_carry(rill_context *context, rl_s6_args *args)

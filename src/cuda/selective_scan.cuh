@@ -83,7 +83,7 @@ template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
     Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
-    int flags[4][Shape::CHANNELS];                                        /* Flag */
+    int flags[4][Shape::CHANNELS];                          /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
@@ -121,19 +121,19 @@ template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t
 /* A place in the walk over tiles and, within each, panels. */
 struct Stage {
     uint32_t tile = 0;
-    int panel = 0, parity = 0; /* of the stage */
+    int panel = 0;
 
     __device__ void advance(int panels)
     {
-        parity ^= 1;
         if (++panel < panels) return;
         panel = 0;
         tile++;
     }
-    /* Steps from the tile's first on, of `count`. */
-    __device__ int64_t left(int64_t count) const
+    /* Steps of the tile, of `count` in all. */
+    __device__ int steps(int64_t count) const
     {
-        return count - (int64_t)tile * STEPS;
+        const int64_t left = count - (int64_t)tile * STEPS;
+        return left < STEPS ? (int)left : STEPS;
     }
 };
 
@@ -148,14 +148,11 @@ __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<Acc, Shape>)
 {
     unsigned char *const memory = dynamic_shared;
     Tiles<Acc, Shape> &tiles = *reinterpret_cast<Tiles<Acc, Shape> *>(memory);
-    for (int64_t index = blockIdx.x; index < args.tasks; index += gridDim.x) {
-        Task task = locate_task<pass>(args, index);
-        if (threadIdx.x < PRODUCERS)
-            Producer<T, U, Acc, Shape, pass>(args, task, tiles).run();
-        else
-            Consumer<T, Acc, Shape, pass>(args, task, tiles).run();
-        block_barrier(blockDim.x); /* the next task's consumers may clear the flags */
-    }
+    const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);
+    if (threadIdx.x < PRODUCERS)
+        Producer<T, U, Acc, Shape, pass>(args, task, tiles).run();
+    else
+        Consumer<T, Acc, Shape, pass>(args, task, tiles).run();
 }
 
 template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk)

@@ -23,6 +23,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     double step_sum;
     bool wild;
     bool counts; /* the panel adds to step_sum */
+    int parity;  /* of the stage */
 
     __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
@@ -135,7 +136,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         Quad<Acc> part;
 #pragma unroll
         for (int s = 0; s < GROUP; s++) part.lane[s] = sum[s];
-        tiles.y[stage.parity][step / GROUP][lane][slot_of(column)] = part;
+        tiles.y[parity][step / GROUP][lane][slot_of(column)] = part;
     }
 
     /* What the fast order holds beside the states, from one anchor to the next. */
@@ -191,7 +192,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 #pragma unroll
             for (int s = 0; s < STORED; s++) {
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][first + part + s][column];
-                const Acc *row = tiles.bc[stage.parity][first + part + s] + lane * OWN;
+                const Acc *row = tiles.bc[parity][first + part + s] + lane * OWN;
                 const Own b = *(const Own *)row;
                 Own c = {};
                 if (pass == FULL) c = *(const Own *)(row + PANEL);
@@ -224,7 +225,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
             for (int s = 0; s < GROUP; s++) {
                 if (part + s >= end) continue; /* a step that does nothing to the tame */
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
-                const Acc *row = tiles.bc[stage.parity][part + s] + lane * OWN;
+                const Acc *row = tiles.bc[parity][part + s] + lane * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
                 walk.deltas += pair.delta;
                 const bool accurate = !tame || (repeats && pair.delta == last);
@@ -285,7 +286,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
             for (int s = 0; s < GROUP; s++) {
                 if (first + s >= steps) continue;
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-                const Acc *row = tiles.bc[stage.parity][first + s] + lane * OWN;
+                const Acc *row = tiles.bc[parity][first + s] + lane * OWN;
                 if (pass == SUMMARY && counts) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
@@ -302,8 +303,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void run_stage(const Stage &stage)
     {
-        const int64_t left = stage.left(task.piece.count);
-        const int steps = left < STEPS ? (int)left : STEPS;
+        const int steps = stage.steps(task.piece.count);
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
@@ -346,8 +346,9 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         }
         block_barrier(threads); /* flags are clear, and the task before has left the tiles */
         block_barrier(threads); /* stage 0 is prepared */
+        parity = 0;
         Stage stage;
-        for (; stage.tile < task.tiles; stage.advance(panels)) {
+        for (; stage.tile < task.tiles; stage.advance(panels), parity ^= 1) {
             const bool first = stage.tile == 0, last = stage.tile + 1 == task.tiles;
             if (!resident) {
                 load_rates(stage.panel);

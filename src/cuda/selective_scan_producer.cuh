@@ -56,39 +56,41 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         }
     }
 
-    /* Four steps of a tensor, of which `left` exist. */
+    /* Four steps of a tensor in a tile of `steps`. */
     template <typename E>
-    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *from, const rl_s6_view &view, int64_t left)
+    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *from, const rl_s6_view &view, int steps)
     {
-        if (whole && left >= STEPS) {
+        int64_t step = view.step, lane = view.lane;
+        hide(step, lane);
+        if (whole && steps == STEPS) {
             if (count == 0) return;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, from += view.step) raw[s] = *(const Few<E, ACROSS> *)from;
+            for (int s = 0; s < GROUP; s++, from += step) raw[s] = *(const Few<E, ACROSS> *)from;
         } else {
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, from += view.step)
-                raw[s] = load_few<E, ACROSS>(from, view.lane, first + s < left ? count : 0, view.wide);
+            for (int s = 0; s < GROUP; s++, from += step)
+                raw[s] = load_few<E, ACROSS>(from, lane, first + s < steps ? count : 0, view.wide);
         }
     }
 
     /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
     __device__ void fetch(const Stage &stage)
     {
-        const int64_t left = stage.left(task.piece.count);
+        const int steps = stage.steps(task.piece.count);
         const int64_t panel = stage.panel * PANEL;
         const bool last = stage.panel + 1 == args.panels;
         if (stage.panel == 0) {
-            fetch_steps(raw_x, x, args.x, left);
-            fetch_steps(raw_delta, delta, args.delta, left);
+            fetch_steps(raw_x, x, args.x, steps);
+            fetch_steps(raw_delta, delta, args.delta, steps);
             x += STEPS * args.x.step;
             delta += STEPS * args.delta.step;
         }
-        if (whole && left >= STEPS && args.states - panel >= PANEL) {
+        if (whole && steps == STEPS && args.states - panel >= PANEL) {
             raw_B = *(const Quad<U> *)B;
             if (pass == FULL) raw_C = *(const Quad<U> *)C;
         } else {
             const int64_t states = args.states - panel - threadIdx.x % 4 * 4;
-            const int64_t there = (int)threadIdx.x / 4 < left ? states : 0;
+            const int64_t there = (int)threadIdx.x / 4 < steps ? states : 0;
             raw_B = load_quad(B, args.B.lane, there, args.B.wide);
             if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
         }
@@ -111,16 +113,16 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Whether steps or channels of the thread may not exist. */
     __device__ bool is_part(const Stage &stage) const
     {
-        return !whole || stage.left(task.piece.count) < STEPS;
+        return !whole || stage.steps(task.piece.count) < STEPS;
     }
 
     /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
     __device__ void leave_out(const Stage &stage, Acc (&step)[HELD]) const
     {
-        const int64_t left = stage.left(task.piece.count);
+        const int steps = stage.steps(task.piece.count);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
-            if (first + k / ACROSS >= left || k % ACROSS >= count) step[k] = 0;
+            if (first + k / ACROSS >= steps || k % ACROSS >= count) step[k] = 0;
     }
 
     /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
@@ -158,22 +160,32 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         }
     }
 
-    /* Any step sizes and inputs.  Notes for the consumers which channels the fast order cannot take. */
+    /*
+     * Any step sizes and inputs, one by one and from memory again: nothing is kept for this.  Notes for the consumers
+     * which channels the fast order cannot take.
+     */
     __device__ void put_unusual(const Stage &stage)
     {
-        const int64_t left = stage.left(task.piece.count);
-        fetch_steps(raw_x, x - STEPS * args.x.step, args.x, left); /* again: nothing was kept for this */
-        fetch_steps(raw_delta, delta - STEPS * args.delta.step, args.delta, left);
-        Acc step[HELD];
-        size_steps(step);
-        step_size.any(step);
-        if (is_part(stage)) leave_out(stage, step);
-        put_pairs(stage, step);
-        if (sizeof(T) == 4) note_repeats(step, stage.tile);
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-            if (!is_tame(step[k], step[k] * value_of(k)))
-                atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], WILD);
+        const int steps = stage.steps(task.piece.count);
+#pragma unroll 1
+        for (int k = 0; k < HELD; k++) {
+            const int s = k / ACROSS, c = k % ACROSS;
+            Acc step[1] = {0}, value = 0;
+            if (first + s < steps && c < count) {
+                const int64_t back = STEPS - s;
+                const Acc raw = widen(delta[c * args.delta.lane - back * args.delta.step]);
+                step[0] = raw + (c == 0 ? bias[0] : bias[ACROSS - 1]);
+                value = widen(x[c * args.x.lane - back * args.x.step]);
+                step_size.any(step);
+            }
+            const Pair<Acc> pair = {step[0], step[0] * value};
+            tiles.step[stage.tile & 1][first + s][column + c] = pair;
+            int flags = is_tame(pair.delta, pair.input) ? 0 : WILD;
+            if (sizeof(T) == 4 && s > 0 && step[0] != 0 &&
+                tiles.step[stage.tile & 1][first + s - 1][column + c].delta == step[0])
+                flags |= REPEATS;
+            if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
+        }
     }
 
     /*
@@ -210,7 +222,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     }
 
     /* Turns what fetch loaded into the shared tiles of the stage. */
-    __device__ void prepare(const Stage &stage)
+    __device__ void prepare(const Stage &stage, int parity)
     {
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
@@ -218,16 +230,16 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             wide_B.lane[k] = widen(raw_B.get(k));
             if (pass == FULL) wide_C.lane[k] = widen(raw_C.get(k));
         }
-        Acc *to = tiles.bc[stage.parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
+        Acc *to = tiles.bc[parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
         *(Quad<Acc> *)to = wide_B;
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
         if (stage.panel == 0 && count > 0) put_steps(stage);
     }
 
     /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
-    __device__ Quad<Acc> add_up(const Stage &stage, int c) const
+    __device__ Quad<Acc> add_up(const Stage &stage, int parity, int c) const
     {
-        const auto &part = tiles.y[stage.parity][first / GROUP];
+        const auto &part = tiles.y[parity][first / GROUP];
         const int slot = slot_of(column + c);
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
@@ -240,10 +252,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         return sum;
     }
 
-    __device__ void pass_gate(int64_t left, Quad<Acc> (&sum)[ACROSS])
+    __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
-        fetch_steps(gates, z, args.z, left);
+        fetch_steps(gates, z, args.z, steps);
         z += STEPS * args.z.step;
 #pragma unroll
         for (int k = 0; k < HELD; k++)
@@ -251,7 +263,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     }
 
     /* Writes four steps of y.  Tiles come in order. */
-    __device__ void write(int64_t left, const Quad<Acc> (&sum)[ACROSS])
+    __device__ void write(int steps, const Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> out[GROUP];
 #pragma unroll
@@ -262,32 +274,34 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             out[s].round(row);
         }
         T *to = y;
-        y += STEPS * args.y.step;
-        if (whole && left >= STEPS) {
+        int64_t step = args.y.step, lane = args.y.lane;
+        hide(step, lane);
+        y += STEPS * step;
+        if (whole && steps == STEPS) {
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += args.y.step) *(Few<T, ACROSS> *)to = out[s];
+            for (int s = 0; s < GROUP; s++, to += step) *(Few<T, ACROSS> *)to = out[s];
         } else {
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += args.y.step)
-                store_few<T, ACROSS>(to, args.y.lane, first + s < left ? count : 0, args.y.wide, out[s]);
+            for (int s = 0; s < GROUP; s++, to += step)
+                store_few<T, ACROSS>(to, lane, first + s < steps ? count : 0, args.y.wide, out[s]);
         }
     }
 
     /* What the consumers have of y at a stage; with the last panel the tile's y is complete. */
-    __device__ void collect(const Stage &stage)
+    __device__ void collect(const Stage &stage, int parity)
     {
         if (count == 0) return;
-        const int64_t left = stage.left(task.piece.count);
+        const int steps = stage.steps(task.piece.count);
         Quad<Acc> sum[ACROSS];
 #pragma unroll
-        for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, c);
+        for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, parity, c);
         if (stage.panel + 1 < args.panels) {
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) begun_of(stage, c) = sum[c];
             return;
         }
-        if (args.z.data) pass_gate(left, sum);
-        write(left, sum);
+        if (args.z.data) pass_gate(steps, sum);
+        write(steps, sum);
     }
 
     /*
@@ -299,14 +313,15 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     {
         const int panels = args.panels, threads = blockDim.x;
         Stage behind, next, after;
+        int parity = 1; /* of stages `next` and `behind` */
 #pragma unroll 1
-        for (int early = 3;; early -= early > 0) { /* rounds until there is a y to collect */
+        for (int early = 3;; early -= early > 0, parity ^= 1) { /* rounds until there is a y to collect */
             if (early == 0) {
-                if (pass == FULL) collect(behind); /* before the next tile's D x takes its place */
+                if (pass == FULL) collect(behind, parity); /* before the next tile's D x takes its place */
                 behind.advance(panels);
             }
             if (early < 3 && next.tile < task.tiles) {
-                prepare(next);
+                prepare(next, parity);
                 next.advance(panels);
             }
             if (after.tile < task.tiles) {
