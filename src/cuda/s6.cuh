@@ -174,16 +174,24 @@ template <typename Acc> struct StepSize {
     /* The same, and bits as from `usual` for whatever values that would take. */
     template <int count> __device__ void any(float (&value)[count]) const
     {
-        float small[count];
+        float small[count], size = 0;
 #pragma unroll
-        for (int k = 0; k < count; k++) small[k] = fabsf(value[k]) <= SMALL ? value[k] : 0;
+        for (int k = 0; k < count; k++) {
+            size = fmaxf(size, fabsf(value[k]));
+            small[k] = value[k];
+        }
         usual(small);
+        if (size <= SMALL) {
+#pragma unroll
+            for (int k = 0; k < count; k++) value[k] = small[k];
+            return;
+        }
         float large[count];
 #pragma unroll
         for (int k = 0; k < count; k++) large[k] = value[k];
         (*this)(large);
 #pragma unroll
-        for (int k = 0; k < count; k++) value[k] = fabsf(value[k]) <= SMALL ? small[k] : large[k];
+        for (int k = 0; k < count; k++) value[k] = fabsf(value[k]) > SMALL ? large[k] : small[k];
     }
     template <int count> __device__ void any(double (&value)[count]) const
     {

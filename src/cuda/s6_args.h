@@ -23,7 +23,6 @@ enum {
     RL_S6_FINE_CHANNELS = 8,
     RL_S6_PRODUCERS = 128,          /* threads that prepare and write tiles */
     RL_S6_STEP_WHOLE_THREADS = 128, /* of a block of the decode step of whole states */
-    RL_S6_STEP_TOGETHER = 2,        /* sequences that a thread of it has at once */
 };
 
 typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHAPE } rl_s6_shape;
@@ -72,7 +71,7 @@ typedef struct rl_s6_args {
     int64_t blocks;           /* of all groups */
     int64_t chunks;
     int64_t tasks;
-    int64_t first_task; /* of a launch */
+    int64_t first_task;     /* of a launch */
     int32_t block_channels; /* 32, 16 or, in the fine shape, 8 */
     int32_t panels;         /* of states, at least 1 */
     rl_s6_shape shape;

@@ -73,7 +73,7 @@ static inline int64_t rl_s6_step_rows(int64_t sequences, int64_t blocks, int sms
 
 static inline int64_t rl_s6_step_whole_rows(int64_t sequences)
 {
-    int64_t rows = rl_s6_ceil(sequences, RL_S6_STEP_TOGETHER);
+    int64_t rows = rl_s6_ceil(sequences, RL_S6_LANES);
     return rows < RL_S6_STEP_MOST ? rows : RL_S6_STEP_MOST;
 }
 

@@ -136,8 +136,8 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
     for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {
         int64_t blocks = args->tasks - first < MOST_BLOCKS ? args->tasks - first : MOST_BLOCKS;
         args->first_task = first;
-        status = rl_cuda_launch(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
-                                "selective_scan: launch");
+        status = rl_cuda_launch_early(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
+                                      "selective_scan: launch");
     }
     return status;
 }
@@ -149,8 +149,8 @@ static rill_status launch_carry(rill_context *context, rl_s6_args *args)
     if (blocks == 0) return RILL_OK;
     if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
     void *arguments[] = {args};
-    return rl_cuda_launch(context, rl_s6_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0, arguments,
-                          "selective_scan: launch of the carries");
+    return rl_cuda_launch_early(context, rl_s6_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0,
+                                arguments, "selective_scan: launch of the carries");
 }
 
 static const void *pick_step(const rl_s6_args *args, bool whole)
@@ -176,8 +176,8 @@ static rill_status launch_step(rill_context *context, rl_s6_args *args)
     int64_t rows = rl_s6_step_rows(args->sequences, blocks, rl_cuda_state_of(context)->sms);
     if (whole) rows = rl_s6_step_whole_rows(args->sequences);
     void *arguments[] = {args};
-    return rl_cuda_launch(context, pick_step(args, whole), blocks, rows, threads, 0, arguments,
-                          "selective_scan: launch of a step");
+    return rl_cuda_launch_early(context, pick_step(args, whole), blocks, rows, threads, 0, arguments,
+                                "selective_scan: launch of a step");
 }
 
 static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t groups)

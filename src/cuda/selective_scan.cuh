@@ -24,7 +24,9 @@
 #ifndef RL_CUDA_SELECTIVE_SCAN_CUH
 #define RL_CUDA_SELECTIVE_SCAN_CUH
 
+#include <machine/ahead.cuh>
 #include <machine/barriers.cuh>
+#include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -37,6 +39,7 @@ namespace selective_scan
 
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
 constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
+constexpr int AHEAD = 2;      /* tiles between a fetch and what it brings near */
 constexpr int ANCHORED = 16;  /* steps of the fast order between accurate states */
 constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
@@ -140,12 +143,14 @@ struct Stage {
 #include "selective_scan_consumer.cuh"
 #include "selective_scan_producer.cuh"
 
-template <typename Acc, typename Shape> constexpr int BLOCKS_AT_ONCE = sizeof(Acc) == 8 ? 1 : Shape::OWN == 4 ? 3 : 2;
+template <typename Acc, typename Shape> constexpr int BLOCKS_AT_ONCE = sizeof(Acc) == 8 ? 1 : 3;
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<Acc, Shape>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
+    let_later_start();
+    await_earlier();
     unsigned char *const memory = dynamic_shared;
     Tiles<Acc, Shape> &tiles = *reinterpret_cast<Tiles<Acc, Shape> *>(memory);
     const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);

@@ -7,6 +7,7 @@
  * Where the decays of a chunk may grow, or its values are not finite, the product could lose or spoil what the plain
  * loop computes; such a chunk is run here again, step by step in the loop's own order.  Slow, but right.
  */
+#include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -79,6 +80,8 @@ __device__ void carry_state(const rl_s6_args &args, int64_t sequence, int64_t ch
 
 template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_s6_args args)
 {
+    let_later_start();
+    await_earlier();
     const int64_t per_sequence = args.channels * args.states, count = args.sequences * per_sequence;
     const int64_t stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += stride) {

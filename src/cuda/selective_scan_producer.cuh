@@ -16,6 +16,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     const U *delta, *B, *C;
     const T *z; /* of the next tile to write */
     T *y;
+    const char *ahead; /* where a later tile's row of x, delta, B or C begins, a row for each thread */
+    int64_t ahead_step;
     StepSize<Acc> step_size;
     Few<T, ACROSS> raw_x[GROUP];
     Few<U, ACROSS> raw_delta[GROUP];
@@ -47,6 +49,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             y = start<T>(args.y) + channel * args.y.lane + first * args.y.step;
             if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
         }
+        look_ahead();
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) {
             const bool exists = c < count;
@@ -54,6 +57,20 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 exists && args.bias.data ? ((const Acc *)args.bias.data)[(channel + c) * args.bias.stride] : Acc(0);
             skip[c] = exists && args.D.data ? ((const Acc *)args.D.data)[(channel + c) * args.D.stride] : Acc(0);
         }
+    }
+
+    /* One warp for each of x, delta, B and C, one thread for each step of a tile. */
+    __device__ void look_ahead()
+    {
+        const int tensor = threadIdx.x / STEPS, size = tensor == 0 ? sizeof(T) : sizeof(U);
+        const rl_s6_view &view = tensor == 0                      ? args.x
+                                 : tensor == 1                    ? args.delta
+                                 : tensor == 2 || pass == SUMMARY ? args.B
+                                                                  : args.C;
+        const int64_t at = tensor < 2 ? task.channel * view.lane : task.group * view.group;
+        ahead_step = view.step * size;
+        ahead = (const char *)view.data + (first_row(args, view, task.piece) + at) * size +
+                (threadIdx.x % STEPS + AHEAD * STEPS) * ahead_step;
     }
 
     /* Four steps of a tensor in a tile of `steps`. */
@@ -84,6 +101,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             fetch_steps(raw_delta, delta, args.delta, steps);
             x += STEPS * args.x.step;
             delta += STEPS * args.delta.step;
+            if ((stage.tile + AHEAD + 1) < task.tiles) bring_near(ahead);
+            ahead += STEPS * ahead_step;
         }
         if (whole && steps == STEPS && args.states - panel >= PANEL) {
             raw_B = *(const Quad<U> *)B;

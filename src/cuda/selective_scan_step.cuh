@@ -9,6 +9,8 @@
 #ifndef RL_CUDA_SELECTIVE_SCAN_STEP_CUH
 #define RL_CUDA_SELECTIVE_SCAN_STEP_CUH
 
+#include <machine/early.cuh>
+
 #include "elements.cuh"
 #include "s6.cuh"
 
@@ -140,6 +142,8 @@ template <typename T, typename U, typename Acc> struct Step {
 template <typename T, typename U, typename Acc>
 __global__ void __launch_bounds__(256, sizeof(Acc) == 4 ? 4 : 2) step_kernel(const __grid_constant__ rl_s6_args args)
 {
+    let_later_start();
+    await_earlier();
     const int lane = threadIdx.x % LANES;
     const int64_t channel = (int64_t)blockIdx.x * (blockDim.x / LANES) + threadIdx.x / LANES;
     const bool exists = channel < args.channels;
