@@ -130,8 +130,7 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
 {
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
     rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, walk);
-    int helpers = args->shape == RL_S6_USUAL_SHAPE ? 2 * RL_S6_PRODUCERS : RL_S6_PRODUCERS;
-    int threads = helpers + args->block_channels * lanes[args->shape];
+    int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     void *arguments[] = {args};
     rill_status status = RILL_OK;
     for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {

@@ -12,14 +12,12 @@
  * thread, more of it in all.
  *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
- * shared memory one stage ahead (bias, softplus and clamp once a step and channel), and put the skip D x where the
- * tile's y begins.  Four collectors, in the usual shape, or else the producers too, write the y of the stage before:
- * the sum of the lanes' parts and of what was begun, gated.  The other warps run the recurrence.  One barrier a stage
- * separates the roles; a stage is one panel of one tile.
+ * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the
+ * lanes' parts of y, and write the y of the tile before: the sum of its parts, gated.  The other warps run the
+ * recurrence. One barrier a stage separates the two; a stage is one panel of one tile.
  *
- * Buffers: δ, B/C and the parts of y are two deep (written one stage ahead of their use).  What is begun of y lives
- * for three stages and more, so four tiles have room; of the flags those of tile k+1 are set while k runs, and those
- * of k+2 are cleared.
+ * Buffers: δ, B/C and y are two deep (written one stage ahead of their use); of the flags those of tile k+1 are set
+ * while k runs, and those of k+2 are cleared.
  *
  * Numbers: see walk_tame and walk_mixed in selective_scan_consumer.cuh.
  */
@@ -50,9 +48,8 @@ template <int lanes, int channels> struct Shape {
     static constexpr int LANES = lanes, CHANNELS = channels, OWN = PANEL / lanes; /* states of a thread in a panel */
     static constexpr int WARP_CHANNELS = 32 / lanes;
     static constexpr int HELD = STEPS * channels / GROUP / PRODUCERS;
-    static constexpr int ACROSS = HELD > 0 ? HELD : 1;     /* channels of a producer */
-    static constexpr bool COLLECTS = lanes == RL_S6_LANES; /* has collectors */
-    static constexpr int HELPERS = COLLECTS ? 2 * PRODUCERS : PRODUCERS, THREADS = HELPERS + channels * lanes;
+    static constexpr int ACROSS = HELD > 0 ? HELD : 1; /* channels of a producer */
+    static constexpr int THREADS = PRODUCERS + channels * lanes;
 };
 using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
 using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
@@ -88,7 +85,7 @@ template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
-    Quad<Acc> begun[4][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
+    Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
     int flags[4][Shape::CHANNELS];                          /* Flag */
 };
 
@@ -147,7 +144,8 @@ struct Stage {
 #include "selective_scan_producer.cuh"
 
 /* Blocks of a multiprocessor: as many as leave all threads the registers that they need. */
-template <typename T, typename Shape> constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8 ? 1 : Shape::COLLECTS ? 2 : 3;
+template <typename T, typename Shape>
+constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8 ? 1 : sizeof(T) == 4 && Shape::OWN == 4 ? 2 : 3;
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape>)
@@ -159,9 +157,7 @@ __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape>)
     Tiles<Acc, Shape> &tiles = *reinterpret_cast<Tiles<Acc, Shape> *>(memory);
     const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);
     if (threadIdx.x < PRODUCERS)
-        Producer<T, U, Acc, Shape, pass, true, !Shape::COLLECTS>(args, task, tiles, threadIdx.x).run();
-    else if (threadIdx.x < Shape::HELPERS)
-        Producer<T, U, Acc, Shape, pass, false, true>(args, task, tiles, threadIdx.x - PRODUCERS).run();
+        Producer<T, U, Acc, Shape, pass>(args, task, tiles).run();
     else
         Consumer<T, Acc, Shape, pass>(args, task, tiles).run();
 }

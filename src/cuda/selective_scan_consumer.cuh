@@ -28,7 +28,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
         : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
     {
-        int thread = threadIdx.x - Shape::HELPERS, in_warp = thread & 31;
+        int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
         column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
         lane = in_warp / 2 % LANES;
         exists = column < task.channels;

@@ -1,14 +1,12 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass, bool prepares, bool collects>
-struct Producer {
+template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
     static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
     static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
 
     const rl_s6_args &args;
     const Task &task;
     Tiles<Acc, Shape> &tiles;
-    const int thread;
     int column, first; /* the thread's first channel of the block, and its first step of a tile */
     int count;         /* of its channels that exist; 0 for a thread that has none */
     bool whole;        /* full tiles can be read and written whole */
@@ -31,12 +29,12 @@ struct Producer {
         return (E *)view.data + first_row(args, view, task.piece);
     }
 
-    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles, int thread)
-        : args(args), task(task), tiles(tiles), thread(thread), step_size(args)
+    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
+        : args(args), task(task), tiles(tiles), step_size(args)
     {
         const int across = args.block_channels / ACROSS;
-        column = thread % across * ACROSS;
-        first = thread / across * GROUP;
+        column = threadIdx.x % across * ACROSS;
+        first = threadIdx.x / across * GROUP;
         count = task.channels - column;
         if (first >= STEPS || count < 0) count = 0;
         whole = args.wide && task.channels == args.block_channels;
@@ -44,7 +42,7 @@ struct Producer {
         const int64_t channel = task.channel + column;
         x = start<T>(args.x) + channel * args.x.lane + first * args.x.step;
         delta = start<U>(args.delta) + channel * args.delta.lane + first * args.delta.step;
-        const int step = thread / 4, state = thread % 4 * 4; /* of its quad of B and C in a panel */
+        const int step = threadIdx.x / 4, state = threadIdx.x % 4 * 4; /* of its quad of B and C in a panel */
         B = start<U>(args.B) + task.group * args.B.group + state * args.B.lane + step * args.B.step;
         if (pass == FULL) {
             C = start<U>(args.C) + task.group * args.C.group + state * args.C.lane + step * args.C.step;
@@ -64,7 +62,7 @@ struct Producer {
     /* One warp for each of x, delta, B and C, one thread for each step of a tile. */
     __device__ void look_ahead()
     {
-        const int tensor = thread / STEPS, size = tensor == 0 ? sizeof(T) : sizeof(U);
+        const int tensor = threadIdx.x / STEPS, size = tensor == 0 ? sizeof(T) : sizeof(U);
         const rl_s6_view &view = tensor == 0                      ? args.x
                                  : tensor == 1                    ? args.delta
                                  : tensor == 2 || pass == SUMMARY ? args.B
@@ -72,7 +70,7 @@ struct Producer {
         const int64_t at = tensor < 2 ? task.channel * view.lane : task.group * view.group;
         ahead_step = view.step * size;
         ahead = (const char *)view.data + (first_row(args, view, task.piece) + at) * size +
-                (thread % STEPS + AHEAD * STEPS) * ahead_step;
+                (threadIdx.x % STEPS + AHEAD * STEPS) * ahead_step;
     }
 
     /* Four steps of a tensor in a tile of `steps`. */
@@ -110,8 +108,8 @@ struct Producer {
             raw_B = *(const Quad<U> *)B;
             if (pass == FULL) raw_C = *(const Quad<U> *)C;
         } else {
-            const int64_t states = args.states - panel - thread % 4 * 4;
-            const int64_t there = thread / 4 < steps ? states : 0;
+            const int64_t states = args.states - panel - threadIdx.x % 4 * 4;
+            const int64_t there = (int)threadIdx.x / 4 < steps ? states : 0;
             raw_B = load_quad(B, args.B.lane, there, args.B.wide);
             if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
         }
@@ -167,7 +165,7 @@ struct Producer {
     /* Where a channel's four steps of y are begun.  Nobody else comes here. */
     __device__ Quad<Acc> &begun_of(const Stage &stage, int c) const
     {
-        return tiles.begun[stage.tile % 4][first / GROUP][slot_of(column + c)];
+        return tiles.begun[stage.tile & 1][first / GROUP][slot_of(column + c)];
     }
 
     __device__ void put_skips(const Stage &stage)
@@ -251,7 +249,7 @@ struct Producer {
             wide_B.lane[k] = widen(raw_B.get(k));
             if (pass == FULL) wide_C.lane[k] = widen(raw_C.get(k));
         }
-        Acc *to = tiles.bc[parity][thread / 4] + thread % 4 * 4;
+        Acc *to = tiles.bc[parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
         *(Quad<Acc> *)to = wide_B;
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
         if (stage.panel == 0 && count > 0) put_steps(stage);
@@ -338,14 +336,14 @@ struct Producer {
 #pragma unroll 1
         for (int early = 3;; early -= early > 0, parity ^= 1) { /* rounds until there is a y to collect */
             if (early == 0) {
-                if (collects && pass == FULL) collect(behind, parity);
+                if (pass == FULL) collect(behind, parity); /* before the next tile's D x takes its place */
                 behind.advance(panels);
             }
-            if (prepares && early < 3 && next.tile < task.tiles) {
+            if (early < 3 && next.tile < task.tiles) {
                 prepare(next, parity);
                 next.advance(panels);
             }
-            if (prepares && after.tile < task.tiles) {
+            if (after.tile < task.tiles) {
                 fetch(after);
                 after.advance(panels);
             }
