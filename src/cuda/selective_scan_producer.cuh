@@ -2,6 +2,7 @@
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
     static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
+    static constexpr bool LOOKS = ACROSS == 1 || sizeof(T) == 2; /* ahead; wide items leave it no registers */
     static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
 
     const rl_s6_args &args;
@@ -49,7 +50,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             y = start<T>(args.y) + channel * args.y.lane + first * args.y.step;
             if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
         }
-        look_ahead();
+        if (LOOKS) look_ahead();
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) {
             const bool exists = c < count;
@@ -101,8 +102,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             fetch_steps(raw_delta, delta, args.delta, steps);
             x += STEPS * args.x.step;
             delta += STEPS * args.delta.step;
-            if ((stage.tile + AHEAD + 1) < task.tiles) bring_near(ahead);
-            ahead += STEPS * ahead_step;
+            if (LOOKS) {
+                if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
+                ahead += STEPS * ahead_step;
+            }
         }
         if (whole && steps == STEPS && args.states - panel >= PANEL) {
             raw_B = *(const Quad<U> *)B;
