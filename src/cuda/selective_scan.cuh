@@ -145,7 +145,9 @@ struct Stage {
 
 /* Blocks of a multiprocessor: as many as leave all threads the registers that they need. */
 template <typename T, typename Shape>
-constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8 ? 1 : sizeof(T) == 4 && Shape::OWN == 4 ? 2 : 3;
+constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                      ? 1
+                               : sizeof(T) == 4 && Shape::OWN == 4 ? 2
+                                                                   : 3;
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape>)
