@@ -113,7 +113,7 @@ template <typename Acc, bool neat> struct Finisher {
     /* Adds the warps' dB and dC. */
     __device__ void finish_inputs(const Piece &piece, int64_t first, int panel) const
     {
-        constexpr int FOURS = 2 * PANEL / STATES;
+        constexpr int FOURS = 2 * PANEL / STATES, WARPS = CHANNELS<Acc> / WARP;
         const int warps = blockDim.x / 32;
         for (int i = threadIdx.x; i < steps * FOURS; i += blockDim.x) {
             const int at = i / FOURS, number = i % FOURS * STATES, kind = number / PANEL;
@@ -121,7 +121,9 @@ template <typename Acc, bool neat> struct Finisher {
             const int from = number ^ (at & 1) * PANEL;
             if (state >= args.scan.states) continue;
             Four<Acc> sum = *(const Four<Acc> *)&tiles.bc[0][at][from];
-            for (int warp = 1; warp < warps; warp++) {
+#pragma unroll
+            for (int warp = 1; warp < WARPS; warp++) {
+                if (warp >= warps) continue;
                 const Four<Acc> more = *(const Four<Acc> *)&tiles.bc[warp][at][from];
 #pragma unroll
                 for (int k = 0; k < STATES; k++) sum.state[k] += more.state[k];

@@ -40,7 +40,8 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     __device__ char *quad_of(const Rows &rows, int tensor) const
     {
         const rl_s6_view &view = view_of(args, tensor);
-        return rows.row[tensor] + (row * view.step + column * view.lane) * bytes_of(view);
+        const int64_t lane = neat ? (int64_t)column : column * view.lane;
+        return rows.row[tensor][row] + lane * bytes_of(view);
     }
     __device__ int64_t stride(const rl_s6_view &view) const
     {
@@ -181,8 +182,9 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !args.dy.data)) return {};
-        return load_raw(Acc(), rows.row[OF_B + kind] + (at * view.step + state * view.lane) * bytes_of(view), view,
-                             is_whole_input(view, there), there < STATES ? (int)there : STATES);
+        const char *from = rows.row[OF_B + kind][at % ROWS] + at / ROWS * stride(view);
+        return load_raw(Acc(), from + (neat ? state : state * view.lane) * bytes_of(view), view,
+                        is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
     /* Each lane's states in `orders` orders. */
     template <int orders>

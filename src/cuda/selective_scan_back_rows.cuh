@@ -23,21 +23,40 @@ __device__ inline int bytes_of(const rl_s6_view &view)
     return view.dtype == RILL_F64 ? 8 : view.dtype == RILL_F32 ? 4 : 2;
 }
 
-/* In shared memory: each tensor's first row of a tile, from the block's first channel on. */
+/*
+ * In shared memory, where they cost no thread its registers: each tensor's first rows of a tile, from the block's
+ * first channel on.
+ */
 struct Rows {
-    char *row[TENSORS];
+    char *row[TENSORS][ROWS];
 
-    /* A thread a tensor, of step `first` of a piece. */
+    /* From step `first` of a piece on. */
     __device__ void find(const rl_s6_back_args &args, const Block &block, const Piece &piece, int64_t first)
     {
-        const int tensor = threadIdx.x;
-        if (tensor >= TENSORS) return;
-        const rl_s6_view &view = view_of(args, tensor);
-        const int64_t lane = tensor >= OF_B ? block.group * view.group : block.channel * view.lane;
-        row[tensor] =
-            (char *)view.data + (first_row(args.scan, view, piece) + first * view.step + lane) * bytes_of(view);
+        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x) {
+            const int tensor = i / ROWS;
+            const rl_s6_view &view = view_of(args, tensor);
+            const int64_t lane = tensor >= OF_B ? block.group * view.group : block.channel * view.lane;
+            const int64_t at = first_row(args.scan, view, piece) + (first + i % ROWS) * view.step + lane;
+            row[tensor][i % ROWS] = (char *)view.data + at * bytes_of(view);
+        }
+    }
+
+    /* Those `steps` on from others. */
+    __device__ void move(const Rows &from, const int64_t (&stride)[TENSORS], int steps)
+    {
+        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x)
+            row[i / ROWS][i % ROWS] = from.row[i / ROWS][i % ROWS] + steps * stride[i / ROWS];
     }
 };
+
+/* Bytes of a step. */
+__device__ inline void find_strides(const rl_s6_back_args &args, int64_t (&stride)[TENSORS])
+{
+    if (threadIdx.x >= TENSORS) return;
+    const rl_s6_view &view = view_of(args, threadIdx.x);
+    stride[threadIdx.x] = view.step * bytes_of(view);
+}
 
 /* Four neighbours as they lie in memory, so that a load can be issued long before its first use. */
 template <typename Acc> struct Raw;

@@ -26,6 +26,7 @@ template <typename Acc> struct Tiles {
     Parameters<Acc> vectors;
     int flags[CHANNELS<Acc>], first[CHANNELS<Acc>]; /* the first tile with a wild state */
     Rows rows[2];                                   /* of a span and the next */
+    int64_t stride[TENSORS];
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
@@ -199,7 +200,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
             if (panel == 0) preparer.look_ahead(rows, SPAN, left - SPAN);
             __syncthreads(); /* the stage is prepared */
             if (panel == 0) note_wild(tile);
-            if (panel == 0) tiles.rows[parity ^ 1].find(args, block, chunk.piece, (tile + 2) * TILE);
+            if (panel == 0) tiles.rows[parity ^ 1].move(rows, tiles.stride, SPAN);
             if (!resident || tile == 0) load_panel(tile, panel);
             if (split && chunk.piece.chunk > 0) /* nobody asks what leaves a sequence's first chunk against time */
                 walk<true>(tile, panel, sum);
@@ -220,6 +221,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     {
         double total[OWN] = {};
         tiles.vectors.load(args.scan, block);
+        find_strides(args, tiles.stride);
         tiles.rows[0].find(args, block, chunk.piece, 0);
         for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) {
             tiles.flags[k] = 0;

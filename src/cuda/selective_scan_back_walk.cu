@@ -22,6 +22,7 @@ template <typename Acc> struct Tiles {
     Parameters<Acc> vectors;
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
     Rows rows[2];                /* likewise */
+    int64_t stride[TENSORS];
     Block block;                 /* this and the next here, to leave registers to the walk */
     Chunk chunk;
 };
@@ -52,6 +53,7 @@ template <typename Acc, bool neat> struct Task {
     Prepares preparer;
     bool moves; /* the chunk starts from a state that is not zero */
     bool again; /* some of its states have been run again */
+    const Acc *kept, *kept_sums; /* of the tile at hand: the thread's first states, its first channel's sum */
 
     __device__ Task(const rl_s6_back_args &args, const Block &block, int64_t index, Tiles<Acc> &tiles)
         : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles), preparer(args, block)
@@ -114,17 +116,16 @@ template <typename Acc, bool neat> struct Task {
         Four<Acc> state[OWN];
         Acc deltas[OWN];
     };
-    __device__ Kept fetch_kept(const Chunk &chunk, int64_t tile, int panel) const
+    __device__ Kept fetch_kept(int64_t tile, int panel) const
     {
-        const int64_t row = chunk.kept + tile;
-        const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
+        const Acc *from = kept + panel * OWN * place_step();
         Kept to = {};
         if (tile <= 0) return to; /* nothing is kept there */
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             to.state[j] = *(const Four<Acc> *)(from + j * place_step());
             if (moves && walker.lane.column_of(j) < block.channels)
-                to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
+                to.deltas[j] = kept_sums[walker.lane.column_of(j) - walker.lane.column_of(0)];
         }
         return to;
     }
@@ -185,7 +186,7 @@ template <typename Acc, bool neat> struct Task {
     }
 
     /* `enters`: at a chunk's last tile. */
-    __device__ void load_panel(const Chunk &chunk, int64_t tile, int panel, bool enters)
+    __device__ void load_panel(const Chunk &chunk, int panel, bool enters)
     {
         if (!is_resident()) begin_panel(panel);
 #pragma unroll
@@ -225,13 +226,15 @@ template <typename Acc, bool neat> struct Task {
         Raw<Acc> input;
         Kept kept;
     };
-    __device__ Ahead fetch_tile(const Chunk &chunk, int64_t tile) const
+    __device__ Ahead fetch_tile(const Chunk &chunk, int64_t tile)
     {
+        kept -= args.scan.blocks * args.scan.panels * OWN * place_step();
+        kept_sums -= args.scan.channels;
         const Rows &rows = tiles.rows[tile & 1];
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = tile < 0 ? 0 : left < TILE ? (int)left : TILE;
         Ahead ahead;
-        ahead.kept = fetch_kept(chunk, tile, 0);
+        ahead.kept = fetch_kept(tile, 0);
         preparer.fetch_steps(rows, steps, ahead.steps);
         ahead.input = preparer.fetch_input(rows, steps, 0, threadIdx.x);
         return ahead;
@@ -250,23 +253,22 @@ template <typename Acc, bool neat> struct Task {
         preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            load_panel(chunk, tile, panel, last);
+            if (last || !is_resident()) load_panel(chunk, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
             preparer.template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
-            if (panel == 0 && tile > 0) preparer.look_ahead(rows, -TILE, TILE);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
             if (last || parity || !is_resident()) walker.enter_span();
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
             if (!parity || !is_resident()) walker.anchor();
-            store_panel(chunk, tile, panel);
+            if (tile == 0 || !is_resident()) store_panel(chunk, tile, panel);
             if (panel == 0) { /* of the tile before, in nobody's hands */
                 clear_flags(parity ^ 1);
-                tiles.rows[parity ^ 1].find(args, block, piece, first - TILE);
+                tiles.rows[parity ^ 1].move(rows, tiles.stride, -TILE);
             }
             __syncthreads(); /* all sums are there, and all have left the stage */
             if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel);
             if (panel + 1 == panels) continue;
-            ahead.kept = fetch_kept(chunk, tile, panel + 1);
+            ahead.kept = fetch_kept(tile, panel + 1);
             ahead.input = preparer.fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
         ahead = fetch_tile(chunk, tile - 1);
@@ -305,6 +307,8 @@ template <typename Acc, bool neat> struct Task {
         const Piece &piece = chunk.piece;
         if (chunk.tiles == 0) return;
         tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
+        kept = (const Acc *)args.kept + place_of(args.scan, block, chunk.kept + chunk.tiles, 0);
+        kept_sums = (const Acc *)args.kept_sums + (chunk.kept + chunk.tiles) * args.scan.channels + walker.channel(0);
         moves = !piece.starts || args.scan.h_init.data;
         again = false;
         if (args.whole) return;
@@ -321,6 +325,7 @@ template <typename Acc, bool neat> struct Task {
         if (end > args.scan.sequences) end = args.scan.sequences;
         for (int k = threadIdx.x; k < 2 * ROWS * CHANNELS<Acc>; k += blockDim.x) (&tiles.shares[0][0][0])[k] = 0;
         tiles.vectors.load(args.scan, block);
+        find_strides(args, tiles.stride);
         for (int panel = 0; panel < args.scan.panels; panel++) {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
