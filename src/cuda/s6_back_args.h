@@ -59,12 +59,12 @@ typedef struct rl_s6_back_args {
     void *kept_sums;   /* [tiles, channels] Acc: the sum of the chunk's step sizes before it */
     void *ends;        /* [sequences, chunks, ...] likewise: what a chunk leaves, started from zero; then the states
                           that it starts from.  This and the next only where there are chunks */
-    void *backs;       /* [sequences, chunks, channels, states] Acc: the same of the gradients that run against time */
+    void *backs;       /* [sequences, chunks, ...] likewise: the same of the gradients that run against time */
     double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
     int32_t *wild;     /* [sequences, chunks, channels]: what of a chunk needs the loop's order */
     uint16_t *plain;   /* [sequences, chunks, channels, states]: the first of a chunk's tiles of which `kept` is the
                           state, not what is to be added to what the chunk makes of the state that it starts from */
-    void *A_parts;     /* [pieces, channels, states] Acc, as is all that follows */
+    void *A_parts;     /* [pieces, ...] likewise; Acc, as is all that follows */
     void *D_parts;     /* [pieces, channels] */
     void *bias_parts;  /* [pieces, channels] */
     void *bc_parts;    /* [blocks, rows, 2, states]: the blocks' dB and dC */

@@ -50,6 +50,10 @@ template <typename Acc> struct Carrier {
     {
         return ((Acc *)args.ends)[place_of_state(args.scan, sequence * args.scan.chunks + chunk, channel, state)];
     }
+    __device__ Acc &back(int64_t chunk) const
+    {
+        return ((Acc *)args.backs)[place_of_state(args.scan, sequence * args.scan.chunks + chunk, channel, state)];
+    }
     __device__ Acc load_state(const rl_s6_state &view) const
     {
         const int64_t at = sequence * view.sequence + channel * view.channel + state * view.state;
@@ -164,7 +168,7 @@ template <typename Acc> struct Carrier {
         for (int k = 0; k < AHEAD; k++) {
             const int64_t chunk = first + k;
             if (chunk < 0 || chunk >= args.scan.chunks) continue;
-            of.local[k] = forward ? end(chunk) : ((const Acc *)args.backs)[place(chunk)];
+            of.local[k] = forward ? end(chunk) : back(chunk);
             of.sum[k] = args.step_sums[row(chunk)];
             of.wild[k] = args.wild[row(chunk)];
         }
@@ -204,7 +208,7 @@ template <typename Acc> struct Carrier {
             for (int k = AHEAD - 1; k >= 0; k--) {
                 const int64_t chunk = last - (AHEAD - 1) + k;
                 if (chunk < 0) continue;
-                ((Acc *)args.backs)[place(chunk)] = G;
+                back(chunk) = G;
                 if (chunk == 0) continue;
                 const bool tame = pass(of, k, G, next) && !(of.wild[k] & RL_S6_BACK_WILD_GRADIENTS);
                 G = tame ? next : run_back(locate_chunk(args.scan, sequence, chunk), G);

@@ -87,7 +87,8 @@ template <typename Acc> __global__ void parameters_kernel(const __grid_constant_
         const rl_s6_target &target = k < matrix ? args.dA : vector == 0 ? args.dD : args.dbias;
         Acc sum = 0;
         if (k < count && target.data && k < matrix)
-            sum = sum_parts((const Acc *)args.A_parts + k, args.pieces, matrix, share);
+            sum = sum_parts((const Acc *)args.A_parts + place_of_state(args.scan, 0, channel, state), args.pieces,
+                            place_of_state(args.scan, 1, 0, 0), share);
         else if (k < count && target.data)
             sum = sum_parts((const Acc *)(vector == 0 ? args.D_parts : args.bias_parts) + channel, args.pieces,
                             channels, share);

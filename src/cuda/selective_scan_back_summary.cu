@@ -58,11 +58,6 @@ template <typename Acc, bool split, bool neat> struct Summary {
     {
         return lane.column_of(own) < block.channels && state(panel, k) < args.scan.states;
     }
-    /* Where a state lies in an array by row, channel and state. */
-    __device__ int64_t place(int64_t row, int own, int panel, int k) const
-    {
-        return (row * args.scan.channels + channel(own)) * args.scan.states + state(panel, k);
-    }
     __device__ int64_t end_row() const
     {
         return chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
@@ -82,6 +77,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     __device__ void load_panel(int64_t tile, int panel)
     {
         const Acc *const kept = (const Acc *)args.kept + place_of(args.scan, block, chunk.kept + tile, panel);
+        const Acc *const backs = (const Acc *)args.backs + place_of(args.scan, block, end_row(), panel);
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
@@ -91,7 +87,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
                 rate[j][k] = rate_of(load_A<Acc>(args.scan, channel(j), state(panel, k)));
                 if (tile == 0) continue;
                 h[j][k] = kept[j * place_step() + k];
-                if (split) back[j][k] = ((const Acc *)args.backs)[place(end_row(), j, panel, k)];
+                if (split) back[j][k] = backs[j * place_step() + k];
             }
     }
 
@@ -100,11 +96,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     {
         if (next < chunk.tiles) store_states(args.kept, chunk.kept + next, panel, h);
         if (split && next >= chunk.tiles) store_states(args.ends, end_row(), panel, h);
-#pragma unroll
-        for (int j = 0; j < OWN; j++)
-#pragma unroll
-            for (int k = 0; k < STATES; k++)
-                if (split && leave && has(j, panel, k)) ((Acc *)args.backs)[place(end_row(), j, panel, k)] = back[j][k];
+        if (split && leave) store_states(args.backs, end_row(), panel, back);
     }
 
     /* What a span has made of zero. */
@@ -264,8 +256,8 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
     summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
-    let_later_start();
     await_earlier();
+    let_later_start();
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
         const int64_t piece = task / args.scan.blocks, sequence = piece / args.scan.chunks;
         const Block block = locate_block(args.scan, task - piece * args.scan.blocks);

@@ -73,20 +73,27 @@ template <typename Acc, bool neat> struct Task {
         return piece.sequence * args.scan.chunks + piece.chunk;
     }
 
-    /* The gradient that enters a chunk from the later ones. */
-    __device__ Acc entering(const Piece &piece, int own, int64_t state) const
-    {
-        const rl_s6_state &final = args.dh_final;
-        if (!piece.ends && args.scan.chunks > 1) return ((const Acc *)args.backs)[place(end_row(piece), own, state)];
-        return final.data ? load_any<Acc>(final.data, final.dtype, place_in(final, piece, own, state)) : Acc(0);
-    }
-
     __device__ void load_four(const void *from, int64_t at, int j, Acc (&to)[STATES]) const
     {
         const Four<Acc> four = *(const Four<Acc> *)((const Acc *)from + at + j * place_step());
 #pragma unroll
         for (int k = 0; k < STATES; k++) to[k] = four.state[k];
         turn(walker.lane.order, to);
+    }
+
+    __device__ void store_four_each(void *to, int64_t at, const Acc (&from)[OWN][STATES]) const
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            Acc own[STATES];
+            Four<Acc> four;
+#pragma unroll
+            for (int k = 0; k < STATES; k++) own[k] = from[j][k];
+            turn(walker.lane.order, own);
+#pragma unroll
+            for (int k = 0; k < STATES; k++) four.state[k] = own[k];
+            *(Four<Acc> *)((Acc *)to + at + j * place_step()) = four;
+        }
     }
 
     /* The states that a chunk starts from; of a whole sequence only h_init tells them. */
@@ -177,47 +184,53 @@ template <typename Acc, bool neat> struct Task {
     }
     __device__ void store_dA(int panel) const
     {
+        store_four_each(args.A_parts, place_of(args.scan, block, index, panel), walker.own.dA);
+    }
+
+    /* The gradients that enter a sequence's last chunk. */
+    __device__ void load_final(const Piece &piece, int panel)
+    {
+        const rl_s6_state &final = args.dh_final;
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+#pragma unroll
+            for (int k = 0; k < STATES; k++) {
+                walker.own.G[j][k] = 0;
+                if (final.data && walker.has(j, panel, k))
+                    walker.own.G[j][k] = load_any<Acc>(final.data, final.dtype,
+                                                       place_in(final, piece, j, walker.lane.state_of(panel, k)));
+            }
+    }
+
+    /* `enters`: at a chunk's last tile. */
+    __device__ void load_panel(const Piece &piece, int panel, bool enters)
+    {
+        const int64_t row = end_row(piece);
+        if (!is_resident()) begin_panel(panel);
+        if (enters && (piece.ends || args.scan.chunks == 1)) load_final(piece, panel);
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            if (!is_resident()) load_four(args.A_parts, place_of(args.scan, block, index, panel), j, walker.own.dA[j]);
+            if (enters ? !piece.ends && args.scan.chunks > 1 : !is_resident())
+                load_four(args.backs, place_of(args.scan, block, row, panel), j, walker.own.G[j]);
+        }
+    }
+
+    __device__ void store_panel(const Piece &piece, int panel, bool leaves) const
+    {
+        const rl_s6_state &init = args.dh_init;
+        if (!is_resident()) {
+            store_dA(panel);
+            store_four_each(args.backs, place_of(args.scan, block, end_row(piece), panel), walker.own.G);
+        }
+        if (!leaves || !init.data) return;
 #pragma unroll
         for (int j = 0; j < OWN; j++)
 #pragma unroll
             for (int k = 0; k < STATES; k++)
                 if (walker.has(j, panel, k))
-                    ((Acc *)args.A_parts)[place(index, j, walker.lane.state_of(panel, k))] = walker.own.dA[j][k];
-    }
-
-    /* `enters`: at a chunk's last tile. */
-    __device__ void load_panel(const Chunk &chunk, int panel, bool enters)
-    {
-        if (!is_resident()) begin_panel(panel);
-#pragma unroll
-        for (int j = 0; j < OWN; j++)
-#pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const int64_t state = walker.lane.state_of(panel, k);
-                const bool has = walker.has(j, panel, k);
-                if (!is_resident() && has) walker.own.dA[j][k] = ((const Acc *)args.A_parts)[place(index, j, state)];
-                if (enters)
-                    walker.own.G[j][k] = has ? entering(chunk.piece, j, state) : Acc(0);
-                else if (!is_resident())
-                    walker.own.G[j][k] = has ? ((const Acc *)args.backs)[place(end_row(chunk.piece), j, state)] : Acc(0);
-            }
-    }
-
-    __device__ void store_panel(const Chunk &chunk, int64_t tile, int panel)
-    {
-        const rl_s6_state &init = args.dh_init;
-        const bool leaves = tile == 0 && chunk.piece.starts && init.data;
-        if (!is_resident()) store_dA(panel);
-        if (is_resident() && !leaves) return;
-#pragma unroll
-        for (int j = 0; j < OWN; j++)
-#pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const int64_t state = walker.lane.state_of(panel, k);
-                if (!walker.has(j, panel, k)) continue;
-                if (!is_resident()) ((Acc *)args.backs)[place(end_row(chunk.piece), j, state)] = walker.own.G[j][k];
-                if (leaves) store_any(init.data, init.dtype, place_in(init, chunk.piece, j, state), walker.own.G[j][k]);
-            }
+                    store_any(init.data, init.dtype, place_in(init, piece, j, walker.lane.state_of(panel, k)),
+                              walker.own.G[j][k]);
     }
 
     /* What of a tile is on its way while the one after it is finished. */
@@ -253,14 +266,14 @@ template <typename Acc, bool neat> struct Task {
         preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
-            if (last || !is_resident()) load_panel(chunk, panel, last);
+            if (last || !is_resident()) load_panel(piece, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
             preparer.template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
             if (last || parity || !is_resident()) walker.enter_span();
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
             if (!parity || !is_resident()) walker.anchor();
-            if (tile == 0 || !is_resident()) store_panel(chunk, tile, panel);
+            if (tile == 0 || !is_resident()) store_panel(piece, panel, tile == 0 && piece.starts);
             if (panel == 0) { /* of the tile before, in nobody's hands */
                 clear_flags(parity ^ 1);
                 tiles.rows[parity ^ 1].move(rows, tiles.stride, -TILE);
@@ -330,6 +343,7 @@ template <typename Acc, bool neat> struct Task {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
         }
+        if (!args.whole) await_earlier();
         for (int64_t sequence = begin; sequence < end; sequence++) {
             const Chunk &chunk = tiles.chunk;
             __syncthreads(); /* the sequence before has left its place, and the flags */
@@ -355,8 +369,8 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
+    if (args.whole) await_earlier(); /* else the summary has done so for the inputs */
     let_later_start();
-    await_earlier();
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
