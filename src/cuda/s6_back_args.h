@@ -6,13 +6,13 @@
 
 /* The shape of a block's work: the picture is in selective_scan_back.cuh. */
 enum {
-    RL_S6_BACK_STEPS = 16,         /* of a tile */
-    RL_S6_BACK_OWN = 2,            /* channels of a thread */
-    RL_S6_BACK_WARP = 16,          /* channels of a warp */
-    RL_S6_BACK_CHANNELS = 64,      /* of a block, at most */
-    RL_S6_BACK_CHANNELS_F64 = 32,  /* the same in float64 */
+    RL_S6_BACK_STEPS = 16,          /* of a tile */
+    RL_S6_BACK_OWN = 2,             /* channels of a thread */
+    RL_S6_BACK_WARP = 16,           /* channels of a warp */
+    RL_S6_BACK_CHANNELS = 64,       /* of a block, at most */
+    RL_S6_BACK_CHANNELS_F64 = 32,   /* the same in float64 */
     RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
-    RL_S6_BACK_BLOCKS = 3          /* of the walk that a multiprocessor has at a time */
+    RL_S6_BACK_BLOCKS = 3           /* of the walk that a multiprocessor has at a time */
 };
 
 /*
@@ -35,9 +35,9 @@ typedef struct rl_s6_target {
 } rl_s6_target;
 
 /*
- * Time is cut into chunks as in the forward scan, and chunks into tiles of RL_S6_BACK_STEPS steps.  Without a cut a task
- * takes `run` sequences one after the other, so that their parameters' gradients are one sum.  A `piece` is a chunk,
- * or such a run of sequences.
+ * Time is cut into chunks as in the forward scan, and chunks into tiles of RL_S6_BACK_STEPS steps.  Without a cut a
+ * task takes `run` sequences one after the other, so that their parameters' gradients are one sum.  A `piece` is a
+ * chunk, or such a run of sequences.
  *
  * Acc below is the accumulation type.
  */

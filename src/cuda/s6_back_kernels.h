@@ -20,7 +20,8 @@ const void *rl_s6_back_carry_kernel(bool f64);
 const void *rl_s6_back_walk_kernel(bool f64, bool neat);
 size_t rl_s6_back_walk_shared(bool f64);
 
-/* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a block. */
+/* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a
+ * block. */
 const void *rl_s6_back_sum_kernel(bool f64);
 const void *rl_s6_back_parameters_kernel(bool f64);
 

@@ -26,7 +26,7 @@ static inline int32_t rl_s6_back_block_channels(int64_t group_channels, bool f64
 /* Steps of a chunk where `length` steps are cut in `chunks`. */
 static inline int64_t rl_s6_back_share(int64_t length, int64_t chunks)
 {
-    return rl_s6_ceil(rl_s6_ceil(length, chunks), RL_S6_STEPS) * RL_S6_STEPS;
+    return rl_s6_ceil(rl_s6_ceil(length, chunks), RL_S6_BACK_STEPS) * RL_S6_BACK_STEPS;
 }
 
 /*

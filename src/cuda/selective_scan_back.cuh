@@ -8,8 +8,8 @@
  *             states and decays kept in registers, then back
  *   sum       over the blocks of channels, and over chunks
  *
- * Those that walk have one picture.  A block serves up to 64 channels of one group, in tiles of 16 steps (the summary:
- * two at a time) and panels of 16 states:
+ * Those that walk have one picture.  A block serves up to 64 channels of one group, in tiles of 16 steps (the
+ * summary: two at a time) and panels of 16 states:
  *
  *     warp   = 16 channels: 8 pairs of them x 4 lanes with 4 states each
  *     thread = (pair, lane)    2 channels x 4 states, so that B and C are read once for two channels, and dB and dC
@@ -68,11 +68,9 @@ struct Chunk {
     int64_t kept, tiles;
 };
 
+/* As locate_piece in s6.cuh has them, but that chunks are a multiple of this operator's tiles long. */
 __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, int64_t index)
 {
-    Chunk chunk;
-    chunk.piece = locate_piece(args, sequence, index);
-    const Piece &piece = chunk.piece;
     int64_t begin = 0, end = args.length;
     if (args.offsets) {
         begin = args.offsets[sequence * args.offsets_stride];
@@ -80,7 +78,21 @@ __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, i
         begin = begin < 0 ? 0 : begin > args.length ? args.length : begin;
         end = end < begin ? begin : end > args.length ? args.length : end;
     }
-    const int64_t first = args.reverse ? end - 1 - piece.row : piece.row - begin;
+    const int64_t steps = end - begin;
+    int64_t share = steps;
+    if (args.chunks > 1) share = ((steps + args.chunks - 1) / args.chunks + TILE - 1) / TILE * TILE;
+    const int64_t first = index * share < steps ? index * share : steps;
+    const int64_t last = first + share < steps ? first + share : steps;
+    Chunk chunk;
+    Piece &piece = chunk.piece;
+    piece.sequence = sequence;
+    piece.chunk = index;
+    piece.batch = args.offsets ? 0 : sequence;
+    piece.row = args.reverse ? end - 1 - first : begin + first;
+    piece.count = last - first;
+    piece.starts = index == 0;
+    piece.ends = last == steps && (first < steps || index == 0);
+    piece.empty = steps == 0;
     /* Tiles but the first of a sequence, whatever sequences lie before: none falls onto another's. */
     chunk.kept = (piece.batch * args.length + begin) / TILE + first / TILE;
     chunk.tiles = (piece.count + TILE - 1) / TILE;
@@ -157,7 +169,8 @@ __device__ inline int64_t place_of_state(const rl_s6_args &args, int64_t row, in
 {
     const int64_t group = channel / args.group_channels, in_group = channel - group * args.group_channels;
     const int64_t index = in_group / args.block_channels, block = group * args.blocks_per_group + index;
-    const int column = (int)(in_group - index * args.block_channels), threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
+    const int column = (int)(in_group - index * args.block_channels),
+              threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
     const int low = column % (WARP / OWN), lane = (int)(state % PANEL) / STATES;
     const int own = (column / (WARP / OWN) & 1) ^ lane / 2;
     const int thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * (low / 2);

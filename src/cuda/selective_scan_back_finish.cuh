@@ -88,8 +88,8 @@ template <typename Acc, bool neat> struct Finisher {
         const rl_s6_view &view = kind ? args.dC : args.dB;
         const int64_t left = args.scan.states - state;
         if (!view.data) return;
-        const int64_t to = first_row(args.scan, view, piece) + step * view.step + block.group * view.group +
-                           state * view.lane;
+        const int64_t to =
+            first_row(args.scan, view, piece) + step * view.step + block.group * view.group + state * view.lane;
         store_four((char *)view.data + to * bytes_of(view), view, neat || (view.wide && left >= 4),
                    left < 4 ? (int)left : 4, sum);
     }

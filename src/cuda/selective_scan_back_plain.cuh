@@ -1,9 +1,9 @@
 /*
  * Tiles of the walk back that hold what the fast order cannot take, which selective_scan_back_walk.cu includes in its
- * namespace.  From the first step on where a decay may grow, or a step or the state is not finite, a state is `plain`:
- * it takes accurate exponentials, and every product and sum as the plain loop has them, in the same walk.  So with
- * gradients, from the last such step back, whether states are plain or not.  What comes before has the same bits as
- * without: chains that are not plain, and sums, are computed as in selective_scan_back_walk.cuh.
+ * namespace.  From the first step on where a decay may grow, or a step or the state is not finite, a state is
+ * `plain`: it takes accurate exponentials, and every product and sum as the plain loop has them, in the same walk. So
+ * with gradients, from the last such step back, whether states are plain or not.  What comes before has the same bits
+ * as without: chains that are not plain, and sums, are computed as in selective_scan_back_walk.cuh.
  *
  * There are few such tiles: code and registers count, and a part is walked again for every step.
  */
@@ -60,7 +60,8 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
         for (int j = 0; j < OWN; j++) {
             const Step<Acc> step = this->step_of(t, j);
             for (int k = 0; k < STATES; k++) {
-                const Acc added = product(step.input, b.state[k]), was = before[j][k]; /* may lie where `after` does */
+                const Acc added = product(step.input, b.state[k]),
+                          was = before[j][k]; /* may lie where `after` does */
                 after[j][k] = fma(decay_of(step.delta, own.rate[j][k]), was, added);
                 if (!is_plain_state(j, k, t)) continue;
                 after[j][k] = 0;
@@ -164,9 +165,10 @@ template <typename Acc> struct PlainWalker : Walker<Acc> {
 };
 
 template <typename Acc>
-__device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles,
-                                          Chains<Acc> &chains, int steps, bool fresh, int panel, const Chunk &chunk,
-                                          int64_t first, Acc (&h)[OWN][STATES], const int *flags, int begin)
+__device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block,
+                                                       Tiles<Acc> &tiles, Chains<Acc> &chains, int steps, bool fresh,
+                                                       int panel, const Chunk &chunk, int64_t first,
+                                                       Acc (&h)[OWN][STATES], const int *flags, int begin)
 {
     PlainWalker<Acc> walker(args, block, tiles);
     walker.own = chains;

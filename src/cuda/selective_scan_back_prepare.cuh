@@ -56,7 +56,8 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
-            if (left > 0 && row + i * ROWS < steps) raw[i] = load_raw(Acc(), from + i * stride(view), view, neat || full, left);
+            if (left > 0 && row + i * ROWS < steps)
+                raw[i] = load_raw(Acc(), from + i * stride(view), view, neat || full, left);
         }
     }
     __device__ void unpack_quad(const Raw<Acc> &raw, int tensor, Acc (&to)[4]) const

@@ -6,15 +6,24 @@ enum Tensor { OF_X, OF_DELTA, OF_DY, OF_Z, OF_DX, OF_DDELTA, OF_DZ, OF_B, OF_C, 
 __device__ inline const rl_s6_view &view_of(const rl_s6_back_args &args, int tensor)
 {
     switch (tensor) {
-    case OF_X: return args.scan.x;
-    case OF_DELTA: return args.scan.delta;
-    case OF_DY: return args.dy;
-    case OF_Z: return args.scan.z;
-    case OF_DX: return args.dx;
-    case OF_DDELTA: return args.ddelta;
-    case OF_DZ: return args.dz;
-    case OF_B: return args.scan.B;
-    default: return args.scan.C;
+    case OF_X:
+        return args.scan.x;
+    case OF_DELTA:
+        return args.scan.delta;
+    case OF_DY:
+        return args.dy;
+    case OF_Z:
+        return args.scan.z;
+    case OF_DX:
+        return args.dx;
+    case OF_DDELTA:
+        return args.ddelta;
+    case OF_DZ:
+        return args.dz;
+    case OF_B:
+        return args.scan.B;
+    default:
+        return args.scan.C;
     }
 }
 

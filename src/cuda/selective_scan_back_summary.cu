@@ -247,7 +247,8 @@ template <typename Acc, bool split, bool neat> struct Summary {
         const int k = threadIdx.x;
         if (k >= block.channels) return;
         args.wild[at + block.channel + k] =
-            tiles.first[k] | (tiles.flags[k] & (GRADIENTS_WILD | GRADIENTS_WILD << 2) ? RL_S6_BACK_WILD_GRADIENTS : 0);
+            tiles.first[k] |
+            (tiles.flags[k] & (GRADIENTS_WILD | GRADIENTS_WILD << 2) ? RL_S6_BACK_WILD_GRADIENTS : 0);
     }
 };
 

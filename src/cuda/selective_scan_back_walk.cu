@@ -23,7 +23,7 @@ template <typename Acc> struct Tiles {
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
     Rows rows[2];                /* likewise */
     int64_t stride[TENSORS];
-    Block block;                 /* this and the next here, to leave registers to the walk */
+    Block block; /* this and the next here, to leave registers to the walk */
     Chunk chunk;
 };
 
@@ -33,9 +33,10 @@ static_assert(RL_S6_BACK_BLOCKS * (sizeof(Tiles<float>) + 1024) <= 228 * 1024 &&
 
 template <typename Acc> struct Chains;
 template <typename Acc>
-__device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block, Tiles<Acc> &tiles, Chains<Acc> &chains,
-                             int steps, bool fresh, int panel, const Chunk &chunk, int64_t first,
-                             Acc (&h)[OWN][STATES], const int *flags, int begin);
+__device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &args, const Block &block,
+                                                       Tiles<Acc> &tiles, Chains<Acc> &chains, int steps, bool fresh,
+                                                       int panel, const Chunk &chunk, int64_t first,
+                                                       Acc (&h)[OWN][STATES], const int *flags, int begin);
 
 #include "selective_scan_back_walk.cuh"
 
@@ -51,8 +52,8 @@ template <typename Acc, bool neat> struct Task {
     Tiles<Acc> &tiles;
     Walker<Acc> walker;
     Prepares preparer;
-    bool moves; /* the chunk starts from a state that is not zero */
-    bool again; /* some of its states have been run again */
+    bool moves;                  /* the chunk starts from a state that is not zero */
+    bool again;                  /* some of its states have been run again */
     const Acc *kept, *kept_sums; /* of the tile at hand: the thread's first states, its first channel's sum */
 
     __device__ Task(const rl_s6_back_args &args, const Block &block, int64_t index, Tiles<Acc> &tiles)
@@ -210,7 +211,8 @@ template <typename Acc, bool neat> struct Task {
         if (enters && (piece.ends || args.scan.chunks == 1)) load_final(piece, panel);
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            if (!is_resident()) load_four(args.A_parts, place_of(args.scan, block, index, panel), j, walker.own.dA[j]);
+            if (!is_resident())
+                load_four(args.A_parts, place_of(args.scan, block, index, panel), j, walker.own.dA[j]);
             if (enters ? !piece.ends && args.scan.chunks > 1 : !is_resident())
                 load_four(args.backs, place_of(args.scan, block, row, panel), j, walker.own.G[j]);
         }
@@ -327,7 +329,8 @@ template <typename Acc, bool neat> struct Task {
         if (args.whole) return;
         for (int j = 0; j < OWN; j++)
             if (walker.lane.column_of(j) < block.channels)
-                again = again || args.wild[end_row(piece) * args.scan.channels + walker.channel(j)] & RL_S6_BACK_RUN_AGAIN;
+                again = again ||
+                        args.wild[end_row(piece) * args.scan.channels + walker.channel(j)] & RL_S6_BACK_RUN_AGAIN;
     }
 
     __device__ void run()

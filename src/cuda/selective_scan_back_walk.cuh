@@ -280,8 +280,8 @@ template <typename Acc> struct Walker {
     }
 
     /*
-     * A panel of a tile, from the states before it.  Steps beyond the last would do no harm but that their zeros could
-     * meet infinite states: a part that is not whole is walked step by step.
+     * A panel of a tile, from the states before it.  Steps beyond the last would do no harm but that their zeros
+     * could meet infinite states: a part that is not whole is walked step by step.
      */
     __device__ void walk_tile(int panel, const Chunk &chunk, int64_t first, Acc (&h)[OWN][STATES], const int *flags)
     {

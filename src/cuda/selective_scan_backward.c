@@ -118,7 +118,7 @@ static int64_t pick_chunks(const rl_s6_back_args *args, int sms)
     const int64_t chunk = rl_s6_back_chunk_bytes(scan->sequences, scan->channels, scan->states, element_of(args));
     const int64_t room = rl_most(args->rows * scan->channels * element_of(args), RL_S6_BACK_FREE);
     int64_t best = 1, least = rl_s6_back_time(tasks, length, 1, sms);
-    for (int64_t chunks = 2; chunks <= rl_least(RL_S6_BACK_TRIED, length / RL_S6_STEPS); chunks++) {
+    for (int64_t chunks = 2; chunks <= rl_least(RL_S6_BACK_TRIED, length / RL_S6_BACK_STEPS); chunks++) {
         if (rl_s6_back_share(length, chunks) * (chunks - 1) >= length) continue; /* the last would have no steps */
         if (chunks * chunk > room) break;
         int64_t time = rl_s6_back_time(tasks, length, chunks, sms);
