@@ -26,8 +26,10 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     const Block &block;
     int column, row, left; /* of its quads: the first channel and step; channels from the first on that exist */
     bool full;             /* its quads are whole, and one access in memory */
+    bool flows;            /* a gradient is wanted: without, dy counts as zero */
 
-    __device__ Preparer(const rl_s6_back_args &args, const Block &block) : args(args), block(block)
+    __device__ Preparer(const rl_s6_back_args &args, const Block &block, bool wanted = true)
+        : args(args), block(block), flows(wanted && args.dy.data)
     {
         const int quads = args.scan.block_channels / 4;
         column = threadIdx.x % quads * 4;
@@ -123,15 +125,15 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     {
         load(rows, OF_DELTA, steps, to.delta);
         load(rows, OF_X, steps, to.x);
-        load(rows, OF_DY, args.dy.data ? steps : 0, to.dy);
-        load(rows, OF_Z, args.dy.data && args.scan.z.data ? steps : 0, to.z);
+        load(rows, OF_DY, flows ? steps : 0, to.dy);
+        load(rows, OF_Z, flows && args.scan.z.data ? steps : 0, to.z);
     }
 
     /* Prepares them.  Steps and channels that do not exist become zeros: they do nothing. */
     __device__ void put_steps(const Fetched &from, const Parameters<Acc> &parameters, int steps,
                               Step<Acc> (*to)[CHANNELS<Acc>], int *flags) const
     {
-        const bool has_dy = args.dy.data, has_z = args.dy.data && args.scan.z.data;
+        const bool has_z = flows && args.scan.z.data;
         const Four<Acc> bias = *(const Four<Acc> *)&parameters.bias[column];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
@@ -144,7 +146,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
                 unpack_quad(from.x[i], OF_X, value);
 #pragma unroll
                 for (int k = 0; k < 4; k++) step[k].input = step[k].delta * value[k];
-                if (has_dy) {
+                if (flows) {
                     unpack_quad(from.dy[i], OF_DY, value);
 #pragma unroll
                     for (int k = 0; k < 4; k++) step[k].du = value[k];
@@ -182,7 +184,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const int at = i / LANES % size, kind = i / (LANES * size);
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
-        if (there <= 0 || at >= steps || (kind && !args.dy.data)) return {};
+        if (there <= 0 || at >= steps || (kind && !flows)) return {};
         const char *from = rows.row[OF_B + kind][at % ROWS] + at / ROWS * stride(view);
         return load_raw(Acc(), from + (neat ? state : state * view.lane) * bytes_of(view), view,
                         is_whole_input(view, there), there < STATES ? (int)there : STATES);
@@ -222,7 +224,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
 #pragma unroll
         for (int tensor = OF_X; tensor <= OF_Z; tensor++) {
             const rl_s6_view &view = view_of(args, tensor);
-            if (left <= 0 || !view.data) continue;
+            if (left <= 0 || !view.data || (tensor >= OF_DY && !flows)) continue;
             const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_of(view);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)

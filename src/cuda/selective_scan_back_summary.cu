@@ -174,7 +174,8 @@ template <typename Acc, bool split, bool neat> struct Summary {
     /* Two tiles of the walk back, the first of which is `tile`. */
     __device__ void run_span(int64_t tile, double (&total)[OWN])
     {
-        const Prepares preparer(args, block);
+        const bool backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */
+        const Prepares preparer(args, block, backs);
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = left < SPAN ? (int)left : SPAN, parity = tile / 2 & 1;
         const int panels = args.scan.panels;
@@ -194,7 +195,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
             if (panel == 0) note_wild(tile);
             if (panel == 0) tiles.rows[parity ^ 1].move(rows, tiles.stride, SPAN);
             if (!resident || tile == 0) load_panel(tile, panel);
-            if (split && chunk.piece.chunk > 0) /* nobody asks what leaves a sequence's first chunk against time */
+            if (backs)
                 walk<true>(tile, panel, sum);
             else
                 walk<false>(tile, panel, sum);
