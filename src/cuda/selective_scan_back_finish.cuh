@@ -6,7 +6,7 @@ template <typename Acc, bool neat> struct Finisher {
 
     const rl_s6_back_args &args;
     const Block &block;
-    const Prepares &preparer; /* a thread finishes the quads that it has prepared */
+    const Prepares preparer; /* a thread finishes the quads that it has prepared */
     Tiles<Acc> &tiles;
     const Rows &rows;
     int steps; /* of the tile */
@@ -149,5 +149,27 @@ __device__ void finish_parameters(const rl_s6_back_args &args, const Block &bloc
         const int64_t at = index * args.scan.channels + block.channel + column;
         ((Acc *)args.D_parts)[at] = sum[0];
         ((Acc *)args.bias_parts)[at] = sum[1];
+    }
+}
+
+/* A sequence without steps hands its gradient on, bit for bit where both have one type. */
+template <typename Acc> __device__ void hand_on(const rl_s6_back_args &args, const Block &block, const Piece &piece)
+{
+    const rl_s6_state &to = args.dh_init, &from = args.dh_final;
+    if (!to.data) return;
+    for (int64_t k = threadIdx.x; k < block.channels * args.scan.states; k += blockDim.x) {
+        const int64_t channel = block.channel + k / args.scan.states, state = k % args.scan.states;
+        const int64_t at = piece.sequence * to.sequence + channel * to.channel + state * to.state;
+        const int64_t source = piece.sequence * from.sequence + channel * from.channel + state * from.state;
+        if (!from.data)
+            store_any(to.data, to.dtype, at, Acc(0));
+        else if (from.dtype != to.dtype)
+            store_any(to.data, to.dtype, at, load_any<Acc>(from.data, from.dtype, source));
+        else if (to.dtype == RILL_F64)
+            ((uint64_t *)to.data)[at] = ((const uint64_t *)from.data)[source];
+        else if (to.dtype == RILL_F32)
+            ((uint32_t *)to.data)[at] = ((const uint32_t *)from.data)[source];
+        else
+            ((uint16_t *)to.data)[at] = ((const uint16_t *)from.data)[source];
     }
 }

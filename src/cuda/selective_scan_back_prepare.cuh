@@ -16,6 +16,16 @@ template <typename Acc> struct Parameters {
 };
 
 /*
+ * A thread's place among the quads of a tile, packed: its number, the first step, the first channel.  It lies in
+ * shared memory, for what the compiler can work out ahead it would hold in registers, or spill.
+ */
+__device__ inline int find_seat(const rl_s6_args &args)
+{
+    const int quads = args.block_channels / 4;
+    return (int)threadIdx.x << 16 | (int)threadIdx.x / quads << 8 | (int)threadIdx.x % quads * 4;
+}
+
+/*
  * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of every eighth step.
  * `back`: with slopes, which only the walk back needs.  `neat`: as in s6_back_args.h.
  */
@@ -24,16 +34,16 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
 
     const rl_s6_back_args &args;
     const Block &block;
-    int column, row, left; /* of its quads: the first channel and step; channels from the first on that exist */
-    bool full;             /* its quads are whole, and one access in memory */
-    bool flows;            /* a gradient is wanted: without, dy counts as zero */
+    int thread, column, row, left; /* of its quads: the first channel and step; channels from there on that exist */
+    bool full;                     /* its quads are whole, and one access in memory */
+    bool flows;                    /* a gradient is wanted: without, dy counts as zero */
 
-    __device__ Preparer(const rl_s6_back_args &args, const Block &block, bool wanted = true)
+    __device__ Preparer(const rl_s6_back_args &args, const Block &block, int seat, bool wanted = true)
         : args(args), block(block), flows(wanted && args.dy.data)
     {
-        const int quads = args.scan.block_channels / 4;
-        column = threadIdx.x % quads * 4;
-        row = threadIdx.x / quads;
+        thread = seat >> 16;
+        row = seat >> 8 & 0xff;
+        column = seat & 0xff;
         left = block.channels - column;
         full = neat || (args.scan.wide && left >= 4);
     }
@@ -212,7 +222,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     __device__ void put_inputs(Raw<Acc> raw, const Rows &rows, int steps, int panel, Acc (*B)[orders][PANEL],
                                Acc (*C)[orders][PANEL]) const
     {
-        for (int i = threadIdx.x; i < INPUTS; i += blockDim.x) {
+        for (int i = thread; i < INPUTS; i += blockDim.x) {
             if (i >= (int)blockDim.x) raw = fetch_input(rows, steps, panel, i);
             put_input<orders>(raw, panel, i, B, C);
         }

@@ -27,6 +27,7 @@ template <typename Acc> struct Tiles {
     int flags[CHANNELS<Acc>], first[CHANNELS<Acc>]; /* the first tile with a wild state */
     Rows rows[2];                                   /* of a span and the next */
     int64_t stride[TENSORS];
+    int seat[THREADS<Acc>];
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
@@ -175,7 +176,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     __device__ void run_span(int64_t tile, double (&total)[OWN])
     {
         const bool backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */
-        const Prepares preparer(args, block, backs);
+        const Prepares preparer(args, block, tiles.seat[threadIdx.x], backs);
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = left < SPAN ? (int)left : SPAN, parity = tile / 2 & 1;
         const int panels = args.scan.panels;
@@ -183,7 +184,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
         const Rows &rows = tiles.rows[parity];
         Acc sum[OWN];
         for (int panel = 0; panel < panels; panel++) {
-            const Raw<Acc> input = preparer.fetch_input(rows, steps, panel, threadIdx.x);
+            const Raw<Acc> input = preparer.fetch_input(rows, steps, panel, preparer.thread);
             if (panel == 0) {
                 typename Prepares::Fetched fetched;
                 preparer.fetch_steps(rows, steps, fetched);
@@ -215,6 +216,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
         double total[OWN] = {};
         tiles.vectors.load(args.scan, block);
         find_strides(args, tiles.stride);
+        tiles.seat[threadIdx.x] = find_seat(args.scan);
         tiles.rows[0].find(args, block, chunk.piece, 0);
         for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) {
             tiles.flags[k] = 0;

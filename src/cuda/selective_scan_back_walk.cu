@@ -23,8 +23,10 @@ template <typename Acc> struct Tiles {
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */
     Rows rows[2];                /* likewise */
     int64_t stride[TENSORS];
+    int seat[THREADS<Acc>];
     Block block; /* this and the next here, to leave registers to the walk */
     Chunk chunk;
+    int moves, again; /* the chunk starts from a state that is not zero; some states have been run again */
 };
 
 #include "selective_scan_back_finish.cuh"
@@ -51,13 +53,9 @@ template <typename Acc, bool neat> struct Task {
     int64_t index;
     Tiles<Acc> &tiles;
     Walker<Acc> walker;
-    Prepares preparer;
-    bool moves;                  /* the chunk starts from a state that is not zero */
-    bool again;                  /* some of its states have been run again */
-    const Acc *kept, *kept_sums; /* of the tile at hand: the thread's first states, its first channel's sum */
 
     __device__ Task(const rl_s6_back_args &args, const Block &block, int64_t index, Tiles<Acc> &tiles)
-        : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles), preparer(args, block)
+        : args(args), block(block), index(index), tiles(tiles), walker(args, block, tiles)
     {
     }
 
@@ -97,12 +95,21 @@ template <typename Acc, bool neat> struct Task {
         }
     }
 
+    /* What is kept before a tile, on its way. */
+    struct Kept {
+        Four<Acc> state[OWN];
+        Four<Acc> start[OWN]; /* the chunk's first */
+        Acc deltas[OWN];
+    };
+
     /* The states that a chunk starts from; of a whole sequence only h_init tells them. */
-    __device__ void load_starting(const Piece &piece, int panel, int j, Acc (&h)[STATES]) const
+    __device__ void load_starting(const Piece &piece, int panel, int j, const Kept &kept, Acc (&h)[STATES]) const
     {
         const rl_s6_state &init = args.scan.h_init;
         if (args.scan.chunks > 1) {
-            load_four(args.ends, place_of(args.scan, block, end_row(piece), panel), j, h);
+#pragma unroll
+            for (int k = 0; k < STATES; k++) h[k] = kept.start[j].state[k];
+            turn(walker.lane.order, h);
             return;
         }
 #pragma unroll
@@ -115,25 +122,26 @@ template <typename Acc, bool neat> struct Task {
     /* Whether what is kept before a tile is the state, and not what the chunk makes of zero. */
     __device__ bool is_whole(const Piece &piece, int64_t tile, int panel, int j, int k) const
     {
-        if (!again || !walker.has(j, panel, k)) return false;
+        if (!tiles.again || !walker.has(j, panel, k)) return false;
         return tile >= args.plain[place(end_row(piece), j, walker.lane.state_of(panel, k))];
     }
 
-    /* What is kept before a tile, on its way. */
-    struct Kept {
-        Four<Acc> state[OWN];
-        Acc deltas[OWN];
-    };
     __device__ Kept fetch_kept(int64_t tile, int panel) const
     {
-        const Acc *from = kept + panel * OWN * place_step();
+        const int64_t row = tiles.chunk.kept + tile;
+        const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
+        const Acc *ends = (const Acc *)args.ends + place_of(args.scan, block, end_row(tiles.chunk.piece), panel);
+        const bool moves = tiles.moves;
         Kept to = {};
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+            if (moves && args.scan.chunks > 1) to.start[j] = *(const Four<Acc> *)(ends + j * place_step());
         if (tile <= 0) return to; /* nothing is kept there */
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             to.state[j] = *(const Four<Acc> *)(from + j * place_step());
             if (moves && walker.lane.column_of(j) < block.channels)
-                to.deltas[j] = kept_sums[walker.lane.column_of(j) - walker.lane.column_of(0)];
+                to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
         }
         return to;
     }
@@ -146,7 +154,7 @@ template <typename Acc, bool neat> struct Task {
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
             Acc start[STATES] = {};
-            if (moves) load_starting(piece, panel, j, start);
+            if (tiles.moves) load_starting(piece, panel, j, kept, start);
             if (tile == 0) {
 #pragma unroll
                 for (int k = 0; k < STATES; k++) h[j][k] = start[k];
@@ -155,7 +163,7 @@ template <typename Acc, bool neat> struct Task {
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[j][k] = kept.state[j].state[k];
             turn(walker.lane.order, h[j]);
-            if (!moves || walker.lane.column_of(j) >= block.channels) continue;
+            if (!tiles.moves || walker.lane.column_of(j) >= block.channels) continue;
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
                 const Acc whole = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
@@ -241,18 +249,26 @@ template <typename Acc, bool neat> struct Task {
         Raw<Acc> input;
         Kept kept;
     };
-    __device__ Ahead fetch_tile(const Chunk &chunk, int64_t tile)
+    __device__ Ahead fetch_tile(const Chunk &chunk, int64_t tile) const
     {
-        kept -= args.scan.blocks * args.scan.panels * OWN * place_step();
-        kept_sums -= args.scan.channels;
         const Rows &rows = tiles.rows[tile & 1];
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = tile < 0 ? 0 : left < TILE ? (int)left : TILE;
+        const Prepares preparer = prepares();
         Ahead ahead;
         ahead.kept = fetch_kept(tile, 0);
         preparer.fetch_steps(rows, steps, ahead.steps);
-        ahead.input = preparer.fetch_input(rows, steps, 0, threadIdx.x);
+        ahead.input = preparer.fetch_input(rows, steps, 0, preparer.thread);
         return ahead;
+    }
+
+    __device__ Prepares prepares() const
+    {
+        return Prepares(args, block, tiles.seat[threadIdx.x]);
+    }
+    __device__ Finisher<Acc, neat> finish(const Rows &rows, int steps) const
+    {
+        return Finisher<Acc, neat>(args, block, prepares(), tiles, rows, steps);
     }
 
     __device__ void run_tile(const Chunk &chunk, int64_t tile, Ahead &ahead)
@@ -262,15 +278,14 @@ template <typename Acc, bool neat> struct Task {
         const int panels = args.scan.panels, parity = tile & 1, steps = left < TILE ? (int)left : TILE;
         const bool last = tile + 1 == chunk.tiles;
         const Rows &rows = tiles.rows[parity];
-        const Finisher<Acc, neat> finisher(args, block, preparer, tiles, rows, steps);
         walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
-        preparer.put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
+        prepares().put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
         for (int panel = 0; panel < panels; panel++) {
             Acc h[OWN][STATES];
             if (last || !is_resident()) load_panel(piece, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
-            preparer.template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
+            prepares().template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
             if (last || parity || !is_resident()) walker.enter_span();
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
@@ -281,13 +296,13 @@ template <typename Acc, bool neat> struct Task {
                 tiles.rows[parity ^ 1].move(rows, tiles.stride, -TILE);
             }
             __syncthreads(); /* all sums are there, and all have left the stage */
-            if (args.dB.data || args.dC.data) finisher.finish_inputs(piece, first, panel);
+            if (args.dB.data || args.dC.data) finish(rows, steps).finish_inputs(piece, first, panel);
             if (panel + 1 == panels) continue;
             ahead.kept = fetch_kept(tile, panel + 1);
-            ahead.input = preparer.fetch_input(rows, steps, panel + 1, threadIdx.x);
+            ahead.input = prepares().fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
         ahead = fetch_tile(chunk, tile - 1);
-        finisher.finish_steps();
+        finish(rows, steps).finish_steps();
     }
 
     __device__ void clear_flags(int which)
@@ -295,42 +310,17 @@ template <typename Acc, bool neat> struct Task {
         for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) tiles.flags[which][k] = 0;
     }
 
-    /* A sequence without steps hands its gradient on, bit for bit where both have one type. */
-    __device__ void hand_on(const Piece &piece) const
-    {
-        const rl_s6_state &to = args.dh_init, &from = args.dh_final;
-        if (!to.data) return;
-        for (int64_t k = threadIdx.x; k < block.channels * args.scan.states; k += blockDim.x) {
-            const int64_t channel = block.channel + k / args.scan.states, state = k % args.scan.states;
-            const int64_t at = piece.sequence * to.sequence + channel * to.channel + state * to.state;
-            const int64_t source = piece.sequence * from.sequence + channel * from.channel + state * from.state;
-            if (!from.data)
-                store_any(to.data, to.dtype, at, Acc(0));
-            else if (from.dtype != to.dtype)
-                store_any(to.data, to.dtype, at, load_any<Acc>(from.data, from.dtype, source));
-            else if (to.dtype == RILL_F64)
-                ((uint64_t *)to.data)[at] = ((const uint64_t *)from.data)[source];
-            else if (to.dtype == RILL_F32)
-                ((uint32_t *)to.data)[at] = ((const uint32_t *)from.data)[source];
-            else
-                ((uint16_t *)to.data)[at] = ((const uint16_t *)from.data)[source];
-        }
-    }
-
     __device__ void begin_chunk(const Chunk &chunk)
     {
         const Piece &piece = chunk.piece;
         if (chunk.tiles == 0) return;
         tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
-        kept = (const Acc *)args.kept + place_of(args.scan, block, chunk.kept + chunk.tiles, 0);
-        kept_sums = (const Acc *)args.kept_sums + (chunk.kept + chunk.tiles) * args.scan.channels + walker.channel(0);
-        moves = !piece.starts || args.scan.h_init.data;
-        again = false;
+        if (threadIdx.x == 0) tiles.moves = !piece.starts || args.scan.h_init.data;
         if (args.whole) return;
         for (int j = 0; j < OWN; j++)
-            if (walker.lane.column_of(j) < block.channels)
-                again = again ||
-                        args.wild[end_row(piece) * args.scan.channels + walker.channel(j)] & RL_S6_BACK_RUN_AGAIN;
+            if (walker.lane.column_of(j) < block.channels &&
+                args.wild[end_row(piece) * args.scan.channels + walker.channel(j)] & RL_S6_BACK_RUN_AGAIN)
+                tiles.again = 1;
     }
 
     __device__ void run()
@@ -342,6 +332,7 @@ template <typename Acc, bool neat> struct Task {
         for (int k = threadIdx.x; k < 2 * ROWS * CHANNELS<Acc>; k += blockDim.x) (&tiles.shares[0][0][0])[k] = 0;
         tiles.vectors.load(args.scan, block);
         find_strides(args, tiles.stride);
+        tiles.seat[threadIdx.x] = find_seat(args.scan);
         for (int panel = 0; panel < args.scan.panels; panel++) {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
@@ -351,10 +342,11 @@ template <typename Acc, bool neat> struct Task {
             const Chunk &chunk = tiles.chunk;
             __syncthreads(); /* the sequence before has left its place, and the flags */
             if (threadIdx.x == 0)
-                tiles.chunk = locate_chunk(args.scan, sequence, split ? index % args.scan.chunks : 0);
+                tiles.chunk = locate_chunk(args.scan, sequence, split ? index % args.scan.chunks : 0),
+                tiles.again = 0;
             clear_flags(0), clear_flags(1);
             __syncthreads(); /* the chunk is known */
-            if (chunk.piece.empty && chunk.piece.starts) hand_on(chunk.piece);
+            if (chunk.piece.empty && chunk.piece.starts) hand_on<Acc>(args, block, chunk.piece);
             begin_chunk(chunk);
             __syncthreads(); /* before steps are flagged */
             Ahead ahead = fetch_tile(chunk, chunk.tiles - 1);
