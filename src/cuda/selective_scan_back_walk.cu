@@ -313,9 +313,9 @@ template <typename Acc, bool neat> struct Task {
     __device__ void begin_chunk(const Chunk &chunk)
     {
         const Piece &piece = chunk.piece;
+        if (threadIdx.x == 0) tiles.moves = !piece.starts || args.scan.h_init.data;
         if (chunk.tiles == 0) return;
         tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
-        if (threadIdx.x == 0) tiles.moves = !piece.starts || args.scan.h_init.data;
         if (args.whole) return;
         for (int j = 0; j < OWN; j++)
             if (walker.lane.column_of(j) < block.channels &&
