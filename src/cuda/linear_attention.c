@@ -47,10 +47,10 @@ static int threads_of(const rl_attention_inputs *in)
 }
 
 /* Steps whose inputs and sums take what shared memory there is, at least one. */
-static int32_t steps_of(const rl_attention_inputs *in, size_t one, size_t two)
+static int32_t steps_of(const rl_attention_inputs *in, size_t room, size_t one, size_t two)
 {
     size_t each = two - one, fixed = one - each;
-    int64_t steps = (int64_t)((MOST_SHARED - fixed) / each);
+    int64_t steps = (int64_t)((room - fixed) / each);
     steps = rl_least(rl_least(steps, MOST_STEPS), in->length);
     return (int32_t)(steps < 1 ? 1 : steps);
 }
@@ -164,7 +164,7 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
     size_t number = is_double ? sizeof(double) : sizeof(float);
     cut(in, rows, columns, 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
     int high = in->row_groups * rows, wide = in->column_threads * columns, groups = in->row_groups;
-    in->steps = steps_of(in, rl_attention_shared(number, high, wide, groups, 1),
+    in->steps = steps_of(in, MOST_SHARED, rl_attention_shared(number, high, wide, groups, 1),
                          rl_attention_shared(number, high, wide, groups, 2));
     size_t shared = rl_attention_shared(number, high, wide, groups, in->steps);
     int64_t batch = in->offsets ? 1 : in->sequences;
@@ -177,6 +177,16 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
     int threads = narrow ? RL_ATTENTION_THREADS : threads_of(in); /* a few blocks: more of them bring the inputs */
     return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads, shared,
                                 arguments, "linear_attention: launch");
+}
+
+void rl_cuda_attention_cut(rl_attention_args *args, size_t room)
+{
+    rl_attention_inputs *in = &args->in;
+    const int rows = RL_ATTENTION_NARROW_ROWS;
+    cut(in, rows, 1, 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
+    in->steps = steps_of(
+        in, room, rl_attention_shared(sizeof(float), in->row_groups * rows, in->column_threads, in->row_groups, 1),
+        rl_attention_shared(sizeof(float), in->row_groups * rows, in->column_threads, in->row_groups, 2));
 }
 
 rill_status rl_cuda_attention_by_steps(rill_context *context, rl_attention_args *args)
@@ -262,7 +272,7 @@ static rill_status launch_backward(rill_context *context, rl_attention_backward_
     cut(in, rows, columns, rows, WARP, RL_ATTENTION_BACKWARD_THREADS);
     int high = in->row_groups * rows, wide = in->column_threads * columns, groups = in->row_groups;
     int threads = threads_of(in), warps = threads / WARP;
-    in->steps = steps_of(in, rl_attention_backward_shared(number, high, wide, groups, warps, 1),
+    in->steps = steps_of(in, MOST_SHARED, rl_attention_backward_shared(number, high, wide, groups, warps, 1),
                          rl_attention_backward_shared(number, high, wide, groups, warps, 2));
     size_t shared = rl_attention_backward_shared(number, high, wide, groups, warps, in->steps);
     int64_t blocks = rl_least(in->sequences * in->heads, MOST_BLOCKS), tile = (int64_t)threads * rows * columns;

@@ -105,12 +105,16 @@ static rill_status launch_states(rill_context *context, rl_floats_args *a, bool 
 
 /* Forward */
 
-static rill_status launch_whole(rill_context *context, rl_floats_args *a)
+static rill_status launch_whole(rill_context *context, rl_floats_args *a, const rl_attention_args *walk)
 {
-    void *arguments[] = {a};
+    size_t shared = rl_floats_whole_shared(a->chunks);
+    rl_attention_args steps = *walk;
+    void *arguments[] = {a, &steps};
+    steps.marks.kinds = a->marks.kinds;
+    rl_cuda_attention_cut(&steps, shared);
     return rl_cuda_launch_early(context, rl_floats_whole_kernel(), a->in.sequences * a->in.heads, 1,
-                                (int)a->chunks * RL_FLOATS_ANSWER_THREADS, rl_floats_whole_shared(a->chunks),
-                                arguments, "linear_attention: launch of whole heads");
+                                (int)a->chunks * RL_FLOATS_WHOLE_THREADS, shared, arguments,
+                                "linear_attention: launch of whole heads");
 }
 
 static rill_status launch_answers(rill_context *context, rl_floats_args *a)
@@ -118,7 +122,7 @@ static rill_status launch_answers(rill_context *context, rl_floats_args *a)
     int wide = rl_floats_wide(a->in.keys, a->in.values);
     void *arguments[] = {a};
     return rl_cuda_launch_early(context, rl_floats_answer_kernel(wide), a->in.sequences * a->in.heads * a->chunks, 1,
-                                RL_FLOATS_ANSWER_THREADS, rl_floats_answer_shared(wide), arguments,
+                                RL_FLOATS_THREADS, rl_floats_answer_shared(wide), arguments,
                                 "linear_attention: launch of answers");
 }
 
@@ -131,7 +135,7 @@ static rill_status run_marked(rill_context *context, const rl_floats_args *a, co
     steps.y = a->y;
     steps.S_final = a->S_final;
     steps.marks = a->marks;
-    if (a->S && steps.in.S_init.data)
+    if (steps.in.S_init.data)
         steps.in.S_init = (rl_attention_state){.data = a->S,
                                                .sequence = a->in.heads * each,
                                                .head = each,
@@ -149,18 +153,16 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
     if (!*taken) return RILL_OK;
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
     a.wide = inputs_bits(&a.in) | (is_even(&a.y, a.in.values, 2) ? RL_FLOATS_Y : 0);
-    bool whole = rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW && a.chunks <= RL_FLOATS_MOST_WHOLE;
-    int64_t left = a.in.sequences, most = sequences_of(&a, 1);
     rill_status status = take_marks(context, &a);
-    if (status == RILL_OK && !whole) status = take_room(context, &a, most, false);
+    if (status == RILL_OK && rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW &&
+        a.chunks <= RL_FLOATS_MOST_WHOLE && a.in.sequences * a.in.heads <= MOST_BLOCKS)
+        return launch_whole(context, &a, walk);
+    int64_t left = a.in.sequences, most = sequences_of(&a, 1);
+    if (status == RILL_OK) status = take_room(context, &a, most, false);
     for (; left > 0 && status == RILL_OK; left -= most) {
         int64_t now = a.in.sequences = rl_least(left, most);
-        if (whole) {
-            status = launch_whole(context, &a);
-        } else {
-            status = launch_states(context, &a, false);
-            if (status == RILL_OK) status = launch_answers(context, &a);
-        }
+        status = launch_states(context, &a, false);
+        if (status == RILL_OK) status = launch_answers(context, &a);
         if (status == RILL_OK) status = run_marked(context, &a, walk);
         move_inputs(&a.in, now);
         move_view(&a.y, now);
@@ -195,9 +197,9 @@ static rill_status launch_gradients(rill_context *context, rl_floats_args *a, bo
     int64_t walks = a->in.sequences * a->in.heads;
     void *arguments[] = {a};
     if (whole)
-        return rl_cuda_launch_early(context, rl_floats_whole_back_kernel(), walks, 1,
-                                    (int)a->chunks * RL_FLOATS_BACK_THREADS, rl_floats_whole_back_shared(a->chunks),
-                                    arguments, "linear_attention_backward: launch of whole heads");
+        return rl_cuda_launch_early(
+            context, rl_floats_whole_back_kernel(), walks, 1, (int)a->chunks * RL_FLOATS_WHOLE_BACK_THREADS,
+            rl_floats_whole_back_shared(a->chunks), arguments, "linear_attention_backward: launch of whole heads");
     rill_status status = launch_states(context, a, true);
     if (status != RILL_OK) return status;
     return rl_cuda_launch_early(context, rl_floats_back_kernel(wide), walks * a->chunks, 1, RL_FLOATS_BACK_THREADS,

@@ -14,14 +14,16 @@
 #include <machine/kernel.cuh>
 
 #include "linear_attention_floats_chunk.cuh"
-#include "linear_attention_walk.cuh"
+#include "linear_attention_kernels.h"
+#include "linear_attention_walk_forward.cuh"
 
 namespace
 {
 
 using namespace attention_floats;
 
-constexpr int THREADS = RL_FLOATS_THREADS, ANSWER_THREADS = RL_FLOATS_ANSWER_THREADS;
+constexpr int THREADS = RL_FLOATS_THREADS, WHOLE_THREADS = RL_FLOATS_WHOLE_THREADS,
+              WHOLE_PARTS = WHOLE_THREADS / THREADS;
 
 /* Shared memory of a chunk forward. */
 template <int WIDE> struct Tiles {
@@ -61,21 +63,21 @@ template <int WIDE> struct Tiles {
     }
 };
 
-/* Warps of a chunk, but for their strips, halve the values. */
-template <int WIDE> struct Share {
-    static constexpr int COUNT = WIDE / 16;
+/* Of warps that have PARTS of the values each. */
+template <int WIDE, int PARTS> struct Share {
+    static constexpr int COUNT = WIDE / 8 / PARTS;
     int strip, column;
 
     /* Warps of a block meet the same scheduler whatever the block, and the last strip has most to do. */
     __device__ explicit Share(const Task &task)
-        : strip((task.thread / 32 + (int)blockIdx.x) % STRIPS), column(task.thread / 32 / STRIPS * (WIDE / 2))
+        : strip((task.thread / 32 + (int)blockIdx.x) % STRIPS), column(task.thread / 32 / STRIPS * (WIDE / PARTS))
     {
     }
 };
 
-template <int WIDE>
-__device__ __forceinline__ void answer(float (&y)[WIDE / 16][4], const Tiles<WIDE> &tiles, float scale,
-                                       const Share<WIDE> &own)
+template <int WIDE, int PARTS>
+__device__ __forceinline__ void answer(float (&y)[WIDE / 8 / PARTS][4], const Tiles<WIDE> &tiles, float scale,
+                                       const Share<WIDE, PARTS> &own)
 {
     const Decays &d = tiles.decays;
     clear(y);
@@ -93,14 +95,14 @@ __device__ __forceinline__ void answer(float (&y)[WIDE / 16][4], const Tiles<WID
 }
 
 /* Twice where something that products gave is not finite: then from finite tiles. */
-template <int WIDE>
+template <int WIDE, int PARTS>
 __device__ __forceinline__ void make_answers(const Task &task, const Tiles<WIDE> &tiles, bool &special, bool &all)
 {
-    const Share<WIDE> own(task);
+    const Share<WIDE, PARTS> own(task);
 #pragma unroll 1
     for (int attempt = 0; attempt < 2; attempt++) {
-        float y[WIDE / 16][4], finite = 0;
-        answer<WIDE>(y, tiles, (float)task.args.in.scale, own);
+        float y[WIDE / 8 / PARTS][4], finite = 0;
+        answer(y, tiles, (float)task.args.in.scale, own);
         look_at(finite, y);
         store_rows<WIDE>(y, task.args.y, task.args.wide & RL_FLOATS_Y, task, task.head(), task.args.in.values,
                          own.strip, own.column);
@@ -118,12 +120,12 @@ __device__ __forceinline__ void weigh_steps(float *weights, const Decays &d, int
 }
 
 template <int WIDE>
-__global__ void __launch_bounds__(ANSWER_THREADS, 3) answer_kernel(const __grid_constant__ rl_floats_args args)
+__global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constant__ rl_floats_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, ANSWER_THREADS);
+        const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, THREADS);
         const Tiles<WIDE> tiles((float *)dynamic_shared);
         tiles.load(task, true);
         load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
@@ -137,21 +139,21 @@ __global__ void __launch_bounds__(ANSWER_THREADS, 3) answer_kernel(const __grid_
             return;
         }
         bool special = tiles.decays.is_special(), all = false;
-        make_answers(task, tiles, special, all);
+        make_answers<WIDE, 1>(task, tiles, special, all);
         if (special) args.marks.special[task.walk] = 1;
         if (all) args.marks.all[task.walk] = 1;
     }
 }
 
-/* All chunks of a head. */
-__global__ void __launch_bounds__(ANSWER_THREADS *RL_FLOATS_MOST_WHOLE, 1)
-    whole_kernel(const __grid_constant__ rl_floats_args args)
+/* All chunks of a head; `steps` is the same problem in the loop's order, cut for this block. */
+__global__ void __launch_bounds__(WHOLE_THREADS *RL_FLOATS_MOST_WHOLE, 1)
+    whole_kernel(const __grid_constant__ rl_floats_args args, const __grid_constant__ rl_attention_args steps)
 {
     if constexpr (HAS_PRODUCTS) {
         constexpr int WIDE = RL_FLOATS_NARROW, PITCH = WIDE + 4;
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x, (int)threadIdx.x / ANSWER_THREADS, ANSWER_THREADS);
+        const Task task(args, blockIdx.x, (int)threadIdx.x / WHOLE_THREADS, WHOLE_THREADS);
         float *const shared = (float *)dynamic_shared;
         const Tiles<WIDE> tiles(shared + task.chunk * Tiles<WIDE>::FLOATS);
         tiles.load(task, true);
@@ -175,10 +177,10 @@ __global__ void __launch_bounds__(ANSWER_THREADS *RL_FLOATS_MOST_WHOLE, 1)
             if (adds) add_steps<WIDE>(tiles.S, PITCH, tiles.k, tiles.weights, tiles.v, task.thread / 32);
             __syncthreads(); /* the sums are there */
         }
-        float last[WIDE * WIDE / ANSWER_THREADS];
+        float last[WIDE * WIDE / WHOLE_THREADS];
         bool all = false;
 #pragma unroll
-        for (int n = 0; n < WIDE * WIDE / ANSWER_THREADS; n++) {
+        for (int n = 0; n < WIDE * WIDE / WHOLE_THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x, key = i / WIDE, value = i % WIDE;
             if (i >= WIDE * WIDE) break;
             float S = state_number<WIDE>(args.in.S_init, args.in, task.walk, key, value);
@@ -197,12 +199,16 @@ __global__ void __launch_bounds__(ANSWER_THREADS *RL_FLOATS_MOST_WHOLE, 1)
         }
         __syncthreads(); /* the states are there */
         all = all || !tiles.is_welcome(task);
-        make_answers(task, tiles, special, all);
-        all = __syncthreads_or(all), special = __syncthreads_or(special);
-        if (threadIdx.x == 0) args.marks.all[task.walk] = all, args.marks.special[task.walk] = special;
-        if (!args.S_final.data || all || special) return;
+        make_answers<WIDE, WHOLE_PARTS>(task, tiles, special, all);
+        all = __syncthreads_or(all), special = __syncthreads_or(special); /* and the tiles are no longer needed */
+        if (all || special) {
+            for (int64_t slab = 0; slab < steps.in.slabs; slab++)
+                attention::walk_slab<float, RL_ATTENTION_NARROW_ROWS, 1>(steps, task.walk, slab, all, shared);
+            return;
+        }
+        if (!args.S_final.data) return;
 #pragma unroll
-        for (int n = 0; n < WIDE * WIDE / ANSWER_THREADS; n++) {
+        for (int n = 0; n < WIDE * WIDE / WHOLE_THREADS; n++) {
             const int i = n * (int)blockDim.x + (int)threadIdx.x;
             if (i < WIDE * WIDE) store_state_number(args.S_final, args.in, task.walk, i / WIDE, i % WIDE, last[n]);
         }

@@ -20,12 +20,13 @@ extern "C" {
 #endif
 
 enum {
-    RL_FLOATS_STEPS = 64,           /* of a chunk */
-    RL_FLOATS_MOST_WIDE = 64,       /* keys, and values */
-    RL_FLOATS_NARROW = 32,          /* those of the smaller kernels */
-    RL_FLOATS_THREADS = 128,        /* of a chunk, and of a block of sums */
-    RL_FLOATS_ANSWER_THREADS = 256, /* of a chunk's y */
-    RL_FLOATS_BACK_THREADS = 384,   /* of a chunk's gradients */
+    RL_FLOATS_STEPS = 64,          /* of a chunk */
+    RL_FLOATS_MOST_WIDE = 64,      /* keys, and values */
+    RL_FLOATS_NARROW = 32,         /* those of the smaller kernels */
+    RL_FLOATS_THREADS = 128,       /* of a chunk's sums, and of its y */
+    RL_FLOATS_WHOLE_THREADS = 256, /* of a chunk where a block has all of a head */
+    RL_FLOATS_BACK_THREADS = 256,  /* of a chunk's gradients */
+    RL_FLOATS_WHOLE_BACK_THREADS = 384,
     RL_FLOATS_STATE_THREADS = 256,
     RL_FLOATS_MOST_WHOLE = 2, /* chunks of a head in one block */
     RL_FLOATS_MOST_WHOLE_BACK = 2
@@ -65,7 +66,7 @@ static inline int rl_floats_wide(int64_t keys, int64_t values)
 /*
  * Take an rl_floats_args.  Sums and answers: a block a chunk, chunks first, then heads, then sequences.  States: as
  * many blocks of RL_FLOATS_STATE_THREADS as states have fours of numbers, by two rows backward.  Whole: a block a
- * head, with the threads of all of its chunks.
+ * head, with the threads of all of its chunks; forward an rl_attention_args too.
  */
 const void *rl_floats_sum_kernel(int wide, bool backward);
 const void *rl_floats_state_kernel(int wide);

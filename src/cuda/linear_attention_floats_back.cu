@@ -86,14 +86,14 @@ template <int WIDE> __device__ __forceinline__ bool add_both(const Task &task, c
 }
 
 /* All chunks of a head. */
-__global__ void __launch_bounds__(BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK, 1)
+__global__ void __launch_bounds__(WHOLE_BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK, 1)
     whole_kernel(const __grid_constant__ rl_floats_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         constexpr int WIDE = RL_FLOATS_NARROW, PITCH = WIDE + 4;
         let_later_start();
         await_earlier();
-        const Task task(args, blockIdx.x, (int)threadIdx.x / BACK_THREADS, BACK_THREADS);
+        const Task task(args, blockIdx.x, (int)threadIdx.x / WHOLE_BACK_THREADS, WHOLE_BACK_THREADS);
         float *const shared = (float *)dynamic_shared;
         const BackTiles<WIDE> tiles(shared + task.chunk * BackTiles<WIDE>::FLOATS);
         tiles.load(task);

@@ -21,7 +21,8 @@ namespace attention_floats
 {
 
 constexpr float LEAST_GATE = 0x1p-60f; /* that is divided out */
-constexpr int BACK_THREADS = RL_FLOATS_BACK_THREADS, BACK_WARPS = BACK_THREADS / 32;
+constexpr int BACK_THREADS = RL_FLOATS_BACK_THREADS, WHOLE_BACK_THREADS = RL_FLOATS_WHOLE_BACK_THREADS,
+              BACK_WARPS = WHOLE_BACK_THREADS / 32;
 
 template <int WIDE> struct BackTiles {
     typedef attention_floats::Size<WIDE> Size;
@@ -243,17 +244,13 @@ template <int WIDE> struct Gradients {
         }
     }
 
-    /* A warp's share of the chunk: of its thirds the first makes dq, the second dv, the last dk. */
+    /* A warp's share of the chunk: of three parts of them one makes dq, one dv, one dk; of two the first both. */
     __device__ __forceinline__ void run()
     {
-        const int third = task.thread / RL_FLOATS_THREADS;
-        if (third == 0) {
-            if (args.dq.data || args.dgate.data) make_dq();
-        } else if (third == 1) {
-            if (args.dv.data) make_dv();
-        } else if (args.dk.data || args.dbeta.data || args.dgate.data) {
-            make_dk();
-        }
+        const int part = task.thread / RL_FLOATS_THREADS, last = task.threads / RL_FLOATS_THREADS - 1;
+        if (part == 0 && (args.dq.data || args.dgate.data)) make_dq();
+        if (part == last - 1 && args.dv.data) make_dv();
+        if (part == last && (args.dk.data || args.dbeta.data || args.dgate.data)) make_dk();
     }
 };
 
@@ -266,7 +263,7 @@ __device__ __forceinline__ bool finish_gates(const Task &task, const BackTiles<W
     const int lane = task.thread, first = 2 * lane;
     const Decays &d = tiles.decays;
     float across = 0, pairs[2] = {0, 0};
-    for (int warp = 0; warp < BACK_WARPS; warp++) across += tiles.cross[warp];
+    for (int warp = 0; warp < task.threads / 32; warp++) across += tiles.cross[warp];
     across *= (float)d.product();
     for (int strip = 0; strip * STRIP <= first; strip++) {
         pairs[0] += tiles.pairs[strip * STEPS + first];

@@ -39,8 +39,8 @@ __device__ __forceinline__ int pair_of_lane()
 
 __device__ __forceinline__ void split(float number, uint32_t &big, uint32_t &small)
 {
-    big = round_to_tf32(number);
-    small = __float_as_uint(number - __uint_as_float(big));
+    big = __float_as_uint(number) + 0x1000u; /* the unit cuts off the bits below 0x2000 */
+    small = __float_as_uint(number - __uint_as_float(big & 0xffffe000u));
 }
 __device__ __forceinline__ void split_left(Left &to, float a, float b, float c, float d)
 {

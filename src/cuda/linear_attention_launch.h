@@ -14,6 +14,10 @@ rill_status rl_cuda_attention_chunks_backward(rill_context *context,
 rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_args *walk, bool *taken);
 rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken);
 
+/* Cuts a problem for narrow tiles of float32 and blocks of RL_ATTENTION_THREADS or more with `room` bytes to share.
+ */
+void rl_cuda_attention_cut(rl_attention_args *args, size_t room);
+
 /* In the loop's order, in float32: of all heads, or of those that are marked. */
 rill_status rl_cuda_attention_by_steps(rill_context *context, rl_attention_args *args);
 rill_status rl_cuda_attention_backward_by_steps(rill_context *context, rl_attention_backward_args *args);

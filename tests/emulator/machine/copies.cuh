@@ -16,6 +16,10 @@ inline void copy_async_16(void *to, const void *from, int bytes)
 {
     emulator::copy_later(to, from, bytes, 16, 16);
 }
+inline void copy_async_16_passing(void *to, const void *from, int bytes)
+{
+    copy_async_16(to, from, bytes);
+}
 inline void close_copies()
 {
     emulator::self->copy_groups++;
