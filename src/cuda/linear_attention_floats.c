@@ -152,7 +152,7 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
     *taken = is_welcome(context, &a.in, LEAST_LENGTH, 1);
     if (!*taken) return RILL_OK;
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
-    a.wide = inputs_bits(&a.in) | (is_even(&a.y, a.in.values, 2) ? RL_FLOATS_Y : 0);
+    a.wide = inputs_bits(&a.in) | (is_even(&a.y, a.in.values, 4) ? RL_FLOATS_Y : 0);
     rill_status status = take_marks(context, &a);
     if (status == RILL_OK && rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW &&
         a.chunks <= RL_FLOATS_MOST_WHOLE && a.in.sequences * a.in.heads <= MOST_BLOCKS)
@@ -239,7 +239,7 @@ rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attentio
     if (status == RILL_OK && !whole) status = take_room(context, &a, most, true);
     a.wide = inputs_bits(&a.in) | (is_even(&a.dy, a.in.values, 4) ? RL_FLOATS_DY : 0) |
              (is_even(&a.dq, a.in.keys, 2) ? RL_FLOATS_DQ : 0) | (is_even(&a.dk, a.in.keys, 2) ? RL_FLOATS_DK : 0) |
-             (is_even(&a.dv, a.in.values, 2) ? RL_FLOATS_DV : 0);
+             (is_even(&a.dv, a.in.values, 4) ? RL_FLOATS_DV : 0);
     walk->marks = a.marks;
     for (; left > 0 && status == RILL_OK; left -= most) {
         int64_t now = a.in.sequences = rl_least(left, most);

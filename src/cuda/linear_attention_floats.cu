@@ -88,8 +88,8 @@ __device__ __forceinline__ void answer(float (&y)[WIDE / 8 / PARTS][4], const Ti
         float P[2][4];
         multiply_rows<WIDE>(P, tiles.q, own.strip * STRIP, tiles.k, column);
         weigh_earlier(P, d, own.strip, column);
-        multiply_sums<WIDE>(y, P[0], tiles.v, column, own.column);
-        multiply_sums<WIDE>(y, P[1], tiles.v, column + 8, own.column);
+        multiply_sums<WIDE, true>(y, P[0], tiles.v, column, own.column);
+        multiply_sums<WIDE, true>(y, P[1], tiles.v, column + 8, own.column);
     }
     scale_all(y, scale);
 }
@@ -104,7 +104,7 @@ __device__ __forceinline__ void make_answers(const Task &task, const Tiles<WIDE>
         float y[WIDE / 8 / PARTS][4], finite = 0;
         answer(y, tiles, (float)task.args.in.scale, own);
         look_at(finite, y);
-        store_rows<WIDE>(y, task.args.y, task.args.wide & RL_FLOATS_Y, task, task.head(), task.args.in.values,
+        store_rows<true>(y, task.args.y, task.args.wide & RL_FLOATS_Y, task, task.head(), task.args.in.values,
                          own.strip, own.column);
         if (!__syncthreads_or(finite != 0)) return; /* and the tiles are no longer needed */
         (attempt == 0 ? special : all) = true;

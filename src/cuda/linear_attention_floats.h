@@ -32,7 +32,7 @@ enum {
     RL_FLOATS_MOST_WHOLE_BACK = 2
 };
 
-/* What is read in pieces of 16 bytes, or written in pieces of 8: aligned neighbours of float32. */
+/* What is read or written in pieces of 16 bytes, dq and dk of 8: aligned neighbours of float32. */
 enum {
     RL_FLOATS_Q = 1,
     RL_FLOATS_K = 2,

@@ -131,13 +131,13 @@ template <int WIDE> struct Gradients {
             float M[2][4];
             multiply_rows<WIDE>(M, tiles.dy, strip * STRIP, tiles.v, column);
             weigh_earlier(M, d, strip, column);
-            multiply_sums<WIDE>(sums, M[0], tiles.k, column, 0);
-            multiply_sums<WIDE>(sums, M[1], tiles.k, column + 8, 0);
+            multiply_sums<WIDE, false>(sums, M[0], tiles.k, column, 0);
+            multiply_sums<WIDE, false>(sums, M[1], tiles.k, column + 8, 0);
         }
         scale_all(sums, (float)args.in.scale);
         look_at(finite, sums);
-        store_rows<WIDE>(sums, args.dq, args.wide & RL_FLOATS_DQ, task,
-                         args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
+        store_rows<false>(sums, args.dq, args.wide & RL_FLOATS_DQ, task,
+                          args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
     }
 
     __device__ __forceinline__ void make_dv()
@@ -151,12 +151,12 @@ template <int WIDE> struct Gradients {
             float A[2][4];
             multiply_rows<WIDE>(A, tiles.k, strip * STRIP, tiles.q, column);
             weigh_later(A, d, strip, column, (float)args.in.scale);
-            multiply_sums<WIDE>(sums, A[0], tiles.dy, column, 0);
-            multiply_sums<WIDE>(sums, A[1], tiles.dy, column + 8, 0);
+            multiply_sums<WIDE, true>(sums, A[0], tiles.dy, column, 0);
+            multiply_sums<WIDE, true>(sums, A[1], tiles.dy, column + 8, 0);
         }
         scale_rows(sums, d.beta + strip * STRIP);
         look_at(finite, sums);
-        store_rows<WIDE>(sums, args.dv, args.wide & RL_FLOATS_DV, task, task.head(), args.in.values, strip, 0);
+        store_rows<true>(sums, args.dv, args.wide & RL_FLOATS_DV, task, task.head(), args.in.values, strip, 0);
     }
 
     /*
@@ -213,16 +213,16 @@ template <int WIDE> struct Gradients {
                 multiply_rows<WIDE>(A, tiles.k, strip * STRIP, tiles.q, column);
                 add_pairs(M, A, behind, column);
             }
-            multiply_sums<WIDE>(sums, M[0], tiles.q, column, 0);
-            multiply_sums<WIDE>(sums, M[1], tiles.q, column + 8, 0);
+            multiply_sums<WIDE, false>(sums, M[0], tiles.q, column, 0);
+            multiply_sums<WIDE, false>(sums, M[1], tiles.q, column + 8, 0);
         }
         look_at(finite, sums);
         if (args.dbeta.data) store_dbeta(sums);
         if (!args.dk.data) return;
         scale_rows(sums, d.beta + strip * STRIP);
         look_at(finite, sums);
-        store_rows<WIDE>(sums, args.dk, args.wide & RL_FLOATS_DK, task,
-                         args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
+        store_rows<false>(sums, args.dk, args.wide & RL_FLOATS_DK, task,
+                          args.in.share > 1 ? task.head() : task.query_head(), args.in.keys, strip, 0);
     }
     __device__ __forceinline__ void store_dbeta(const float (&sums)[WIDE / 8][4])
     {

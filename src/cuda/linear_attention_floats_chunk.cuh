@@ -139,6 +139,17 @@ template <int COUNT> __device__ __forceinline__ void look_at(float &finite, cons
         for (int i = 0; i < 4; i++) finite = fmaf(sums[n][i], 0.0f, finite);
 }
 
+/* Of a row's dealt columns a lane has eight neighbours in each 32: fours of them, and where they lie. */
+template <int COUNT> __device__ __forceinline__ float4 dealt_four(const float (&sums)[COUNT][4], int four, int half)
+{
+    const int n = four / 2 * 4, i = half * 2 + four % 2;
+    return float4{sums[n][i], sums[n + 1][i], sums[n + 2][i], sums[n + 3][i]};
+}
+__device__ __forceinline__ int dealt_column(int four)
+{
+    return four / 2 * 32 + 8 * pair_of_lane() + four % 2 * 4;
+}
+
 /*
  * to [WIDE, WIDE] = Σ left_jᵀ weight_j right_j; the warps of a chunk share it out by 16 rows and up to 64 columns.
  * `pitch`: of `to`.  False where not all is finite.
@@ -158,18 +169,24 @@ __device__ __forceinline__ bool add_steps(float *to, int pitch, const float *lef
 #pragma unroll
         for (int first = 0; first < COLUMNS / 8; first += TURNS) {
             Right b[TURNS];
-#pragma unroll
-            for (int n = 0; n < TURNS; n++) columns_right<WIDE + 4>(b[n], right, from, column + (first + n) * 8);
+            columns_right<WIDE + 4>(b, right, from, column + first * 8);
             multiply(sums, first, a, b);
         }
     }
     float finite = 0;
     look_at(finite, sums);
-    float *const at = to + (row + group_of_lane()) * pitch + column + 2 * pair_of_lane();
 #pragma unroll
-    for (int n = 0; n < COLUMNS / 8; n++) {
-        *(float2 *)(at + n * 8) = float2{sums[n][0], sums[n][1]};
-        *(float2 *)(at + 8 * pitch + n * 8) = float2{sums[n][2], sums[n][3]};
+    for (int half = 0; half < 2; half++) {
+        float *const at = to + (row + group_of_lane() + half * 8) * pitch + column;
+        if constexpr (TURNS == 4) {
+#pragma unroll
+            for (int four = 0; four < COLUMNS / 8 / 2; four++)
+                *(float4 *)(at + dealt_column(four)) = dealt_four(sums, four, half);
+        } else {
+#pragma unroll
+            for (int n = 0; n < COLUMNS / 8; n++)
+                *(float2 *)(at + n * 8 + 2 * pair_of_lane()) = float2{sums[n][half * 2], sums[n][half * 2 + 1]};
+        }
     }
     return finite == 0;
 }
@@ -244,8 +261,25 @@ __device__ __forceinline__ void weigh_later(float (&sums)[2][4], const Decays &d
     }
 }
 
-/* A strip's rows to a tensor by time, their columns from `column` on. */
-template <int WIDE, int COUNT>
+/* Neighbours of a row; `wide`: in one piece where all are there. */
+template <int COUNT>
+__device__ __forceinline__ void store_lanes(const float (&number)[COUNT], const rl_attention_view &view, bool wide,
+                                            int64_t at, int64_t lanes)
+{
+    if (wide && lanes >= COUNT) {
+        if constexpr (COUNT == 4)
+            *(float4 *)((float *)view.data + at) = float4{number[0], number[1], number[2], number[3]};
+        else
+            *(float2 *)((float *)view.data + at) = float2{number[0], number[1]};
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (i < lanes) store_any(view.data, view.dtype, at + i * view.lane, number[i]);
+}
+
+/* A strip's rows to a tensor by time, their columns, dealt or not, from `column` on. */
+template <bool DEALT, int COUNT>
 __device__ __forceinline__ void store_rows(const float (&sums)[COUNT][4], const rl_attention_view &view, bool wide,
                                            const Task &task, int head, int64_t lanes, int strip, int column)
 {
@@ -254,16 +288,21 @@ __device__ __forceinline__ void store_rows(const float (&sums)[COUNT][4], const 
     for (int half = 0; half < 2; half++) {
         const int step = strip * STRIP + group_of_lane() + half * 8;
         if (step >= task.steps()) continue;
+        if constexpr (DEALT && COUNT % 4 == 0) {
 #pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-            const int lane = column + n * 8 + 2 * pair_of_lane();
-            const int64_t at = base + step * view.step + lane * view.lane;
-            if (wide && lane + 1 < lanes) {
-                *(float2 *)((float *)view.data + at) = float2{sums[n][half * 2], sums[n][half * 2 + 1]};
-                continue;
+            for (int four = 0; four < COUNT / 2; four++) {
+                const int lane = column + dealt_column(four);
+                const float4 own = dealt_four(sums, four, half);
+                store_lanes({own.x, own.y, own.z, own.w}, view, wide, base + step * view.step + lane * view.lane,
+                            lanes - lane);
             }
-            if (lane < lanes) store_any(view.data, view.dtype, at, sums[n][half * 2]);
-            if (lane + 1 < lanes) store_any(view.data, view.dtype, at + view.lane, sums[n][half * 2 + 1]);
+        } else {
+#pragma unroll
+            for (int n = 0; n < COUNT; n++) {
+                const int lane = column + n * 8 + 2 * pair_of_lane();
+                store_lanes({sums[n][half * 2], sums[n][half * 2 + 1]}, view, wide,
+                            base + step * view.step + lane * view.lane, lanes - lane);
+            }
         }
     }
 }

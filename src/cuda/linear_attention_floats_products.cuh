@@ -37,22 +37,30 @@ __device__ __forceinline__ int pair_of_lane()
     return lane_of_warp() % 4;
 }
 
-__device__ __forceinline__ void split(float number, uint32_t &big, uint32_t &small)
+/* The unit cuts off what tf32 has no room for.  Of the left operand the big part is rounded, which the 0x1000 does.
+ */
+__device__ __forceinline__ void split_left(float number, uint32_t &big, uint32_t &small)
 {
-    big = __float_as_uint(number) + 0x1000u; /* the unit cuts off the bits below 0x2000 */
+    big = __float_as_uint(number) + 0x1000u;
+    small = __float_as_uint(number - __uint_as_float(big & 0xffffe000u));
+}
+/* Of the right one it is cut, which takes an instruction less; the small part of one is then rounded either way. */
+__device__ __forceinline__ void split_right(float number, uint32_t &big, uint32_t &small)
+{
+    big = __float_as_uint(number);
     small = __float_as_uint(number - __uint_as_float(big & 0xffffe000u));
 }
 __device__ __forceinline__ void split_left(Left &to, float a, float b, float c, float d)
 {
-    split(a, to.big[0], to.small[0]);
-    split(b, to.big[1], to.small[1]);
-    split(c, to.big[2], to.small[2]);
-    split(d, to.big[3], to.small[3]);
+    split_left(a, to.big[0], to.small[0]);
+    split_left(b, to.big[1], to.small[1]);
+    split_left(c, to.big[2], to.small[2]);
+    split_left(d, to.big[3], to.small[3]);
 }
 __device__ __forceinline__ void split_right(Right &to, float a, float b)
 {
-    split(a, to.big[0], to.small[0]);
-    split(b, to.big[1], to.small[1]);
+    split_right(a, to.big[0], to.small[0]);
+    split_right(b, to.big[1], to.small[1]);
 }
 
 /* COUNT eights of columns from `first` on, by turns: a product waits for the one before it of the same sum. */
@@ -98,6 +106,25 @@ template <int PITCH> __device__ __forceinline__ void columns_right(Right &to, co
 {
     const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + group_of_lane();
     split_right(to, at[0], at[PITCH]);
+}
+/*
+ * COUNT eights of columns.  Four are dealt out, so that a lane finds its own in one place: the n-th of them has every
+ * fourth column from the n-th on.
+ */
+template <int PITCH, int COUNT>
+__device__ __forceinline__ void columns_right(Right (&to)[COUNT], const float *tile, int from, int column)
+{
+    if constexpr (COUNT == 4) {
+        const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + 4 * group_of_lane();
+        const float4 first = *(const float4 *)at, second = *(const float4 *)(at + PITCH);
+        split_right(to[0], first.x, second.x);
+        split_right(to[1], first.y, second.y);
+        split_right(to[2], first.z, second.z);
+        split_right(to[3], first.w, second.w);
+    } else {
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) columns_right<PITCH>(to[n], tile, from, column + n * 8);
+    }
 }
 /* The tile's rows times `weights`. */
 template <int PITCH>
@@ -151,7 +178,7 @@ __device__ __forceinline__ void multiply_rows(float (&sums)[2][4], const float *
 
 /*
  * sums [16, 8 COUNT] += left, rows from `row` on, times right, from `column` on: along the right tile's rows, or
- * across them.
+ * across them, with columns dealt out.
  */
 template <int WIDE, bool TURNED, int COUNT>
 __device__ __forceinline__ void multiply_state(float (&sums)[COUNT][4], const float *left, int row,
@@ -168,23 +195,21 @@ __device__ __forceinline__ void multiply_state(float (&sums)[COUNT][4], const fl
 #pragma unroll
         for (int first = 0; first < COUNT; first += TURNS) {
             Right b[TURNS];
+            if (TURNED) {
 #pragma unroll
-            for (int n = 0; n < TURNS; n += 2) {
-                const int at = column + (first + n) * 8;
-                if (TURNED) {
-                    rows_right<WIDE + 4>(b[n], b[n + 1], right, at, from);
-                } else {
-                    columns_right<WIDE + 4>(b[n], right, from, at);
-                    columns_right<WIDE + 4>(b[n + 1], right, from, at + 8);
-                }
+                for (int n = 0; n < TURNS; n += 2)
+                    rows_right<WIDE + 4>(b[n], b[n + 1], right, column + (first + n) * 8, from);
+            } else {
+                columns_right<WIDE + 4>(b, right, from, column + first * 8);
             }
             multiply(sums, first, a, b);
         }
     }
 }
 
-/* sums [16, 8 COUNT] += weights [16, 8] times 8 rows of the right tile, its columns from `column` on. */
-template <int WIDE, int COUNT>
+/* sums [16, 8 COUNT] += weights [16, 8] times 8 rows of the right tile, its columns, dealt or not, from `column` on.
+ */
+template <int WIDE, bool DEALT, int COUNT>
 __device__ __forceinline__ void multiply_sums(float (&sums)[COUNT][4], const float (&weights)[4], const float *right,
                                               int from, int column)
 {
@@ -194,8 +219,12 @@ __device__ __forceinline__ void multiply_sums(float (&sums)[COUNT][4], const flo
 #pragma unroll
     for (int first = 0; first < COUNT; first += TURNS) {
         Right b[TURNS];
+        if (DEALT) {
+            columns_right<WIDE + 4>(b, right, from, column + first * 8);
+        } else {
 #pragma unroll
-        for (int n = 0; n < TURNS; n++) columns_right<WIDE + 4>(b[n], right, from, column + (first + n) * 8);
+            for (int n = 0; n < TURNS; n++) columns_right<WIDE + 4>(b[n], right, from, column + (first + n) * 8);
+        }
         multiply(sums, first, a, b);
     }
 }
