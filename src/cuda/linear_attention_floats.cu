@@ -285,22 +285,19 @@ __global__ void __launch_bounds__(RL_FLOATS_STATE_THREADS) state_kernel(const __
         S[i] = state_number<WIDE>(start, args.in, walk, key, value + i);
         entered = entered && is_finite(S[i]);
     }
-    float4 sums[AHEAD];
-    float2 decay[AHEAD];
-#pragma unroll
-    for (int n = 0; n < AHEAD; n++)
-        if (n < chunks) sums[n] = states[place(n) * FOURS], decay[n] = decays[place(n)];
     for (int64_t from = 0; from < chunks; from += AHEAD) {
+        float4 sums[AHEAD];
+        float2 decay[AHEAD];
+#pragma unroll
+        for (int n = 0; n < AHEAD; n++)
+            if (from + n < chunks) sums[n] = states[place(from + n) * FOURS], decay[n] = decays[place(from + n)];
 #pragma unroll
         for (int n = 0; n < AHEAD; n++) {
             if (from + n >= chunks) break;
             const float sum[4] = {sums[n].x, sums[n].y, sums[n].z, sums[n].w};
-            const float2 own = decay[n];
-            const int64_t next = from + n + AHEAD;
-            if (next < chunks) sums[n] = states[place(next) * FOURS], decay[n] = decays[place(next)];
             states[place(from + n) * FOURS] = float4{S[0], S[1], S[2], S[3]};
 #pragma unroll
-            for (int i = 0; i < 4; i++) S[i] = passed(own.x, own.y, S[i], sum[i]);
+            for (int i = 0; i < 4; i++) S[i] = passed(decay[n].x, decay[n].y, S[i], sum[i]);
         }
     }
     for (int i = 0; i < 4; i++)

@@ -26,7 +26,7 @@ enum {
     RL_FLOATS_THREADS = 128,       /* of a chunk's sums, and of its y */
     RL_FLOATS_WHOLE_THREADS = 256, /* of a chunk where a block has all of a head */
     RL_FLOATS_BACK_THREADS = 256,  /* of a chunk's gradients */
-    RL_FLOATS_WHOLE_BACK_THREADS = 384,
+    RL_FLOATS_WHOLE_BACK_THREADS = 256,
     RL_FLOATS_STATE_THREADS = 256,
     RL_FLOATS_MOST_WHOLE = 2, /* chunks of a head in one block */
     RL_FLOATS_MOST_WHOLE_BACK = 2

@@ -66,14 +66,17 @@ __device__ inline void load_rows(float *to, const rl_attention_view &view, bool 
     const int64_t base = task.at(view, head);
     const int steps = task.steps();
     if (wide) {
-        for (int i = task.thread; i < STEPS * WIDE / 4; i += task.threads) {
-            const int step = i / (WIDE / 4), lane = i % (WIDE / 4) * 4;
-            const bool there = step < steps && lane < lanes;
-            const int64_t left = lanes - lane;
-            copy_async_16_passing(to + step * Size<WIDE>::PITCH + lane,
-                                  (const float *)view.data + (there ? base + step * view.step + lane : base),
-                                  there ? left < 4 ? (int)left * 4 : 16 : 0);
-        }
+        constexpr int PIECES = WIDE / 4;
+        const int lane = task.thread % PIECES * 4, rows = task.threads / PIECES;
+        const int bytes = lane + 4 <= lanes ? 16 : lane < lanes ? (int)(lanes - lane) * 4 : 0;
+        const float *from = (const float *)view.data + base + (bytes > 0 ? lane : 0);
+        int step = task.thread / PIECES;
+        const int64_t on = rows * view.step;
+        from += step * view.step;
+        to += step * Size<WIDE>::PITCH + lane;
+#pragma unroll 4
+        for (; step < STEPS; step += rows, from += on, to += rows * Size<WIDE>::PITCH)
+            copy_async_16_passing(to, step < steps ? from : (const float *)view.data, step < steps ? bytes : 0);
         return;
     }
     for (int i = task.thread; i < STEPS * WIDE; i += task.threads) {
@@ -139,7 +142,7 @@ template <int COUNT> __device__ __forceinline__ void look_at(float &finite, cons
         for (int i = 0; i < 4; i++) finite = fmaf(sums[n][i], 0.0f, finite);
 }
 
-/* Of a row's dealt columns a lane has eight neighbours in each 32: fours of them, and where they lie. */
+/* Of a row's dealt columns a lane has two fours of neighbours in each 32; and where they lie. */
 template <int COUNT> __device__ __forceinline__ float4 dealt_four(const float (&sums)[COUNT][4], int four, int half)
 {
     const int n = four / 2 * 4, i = half * 2 + four % 2;
@@ -147,7 +150,7 @@ template <int COUNT> __device__ __forceinline__ float4 dealt_four(const float (&
 }
 __device__ __forceinline__ int dealt_column(int four)
 {
-    return four / 2 * 32 + 8 * pair_of_lane() + four % 2 * 4;
+    return four / 2 * 32 + 4 * (four % 2 ? 4 + (pair_of_lane() ^ 1) : pair_of_lane());
 }
 
 /*

@@ -109,13 +109,14 @@ template <int PITCH> __device__ __forceinline__ void columns_right(Right &to, co
 }
 /*
  * COUNT eights of columns.  Four are dealt out, so that a lane finds its own in one place: the n-th of them has every
- * fourth column from the n-th on.
+ * fourth column from the n-th on, in an order that keeps lanes off each other's banks and fills sectors of memory.
  */
 template <int PITCH, int COUNT>
 __device__ __forceinline__ void columns_right(Right (&to)[COUNT], const float *tile, int from, int column)
 {
     if constexpr (COUNT == 4) {
-        const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + 4 * group_of_lane();
+        const int dealt = group_of_lane() % 2 ? 4 + (group_of_lane() / 2 ^ 1) : group_of_lane() / 2;
+        const float *at = tile + (from + 2 * pair_of_lane()) * PITCH + column + 4 * dealt;
         const float4 first = *(const float4 *)at, second = *(const float4 *)(at + PITCH);
         split_right(to[0], first.x, second.x);
         split_right(to[1], first.y, second.y);
