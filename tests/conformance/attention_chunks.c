@@ -1,4 +1,5 @@
-/* Linear attention of 16-bit data in sizes that fill chunks and tiles: gates, states and numbers that leave them. */
+/* Linear attention in sizes that fill chunks and tiles, of 16-bit data and of float32: gates, states and numbers that
+ * leave them. */
 #include "hard_attention.h"
 
 #include <math.h>
@@ -37,13 +38,13 @@ static void sizes(void **unused)
     };
     (void)unused;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        for (int k = 0; k < 2; k++) {
-            attention made = attention_make(RILL_BF16, all[i]);
+        for (int k = 0; k < 4; k++) {
+            attention made = attention_make(k / 2 ? RILL_F32 : RILL_BF16, all[i]);
             char what[64];
             made.forward.scale = 0.125;
-            if (k) draw_log_gates(&made, -0.1, 0), made.forward.reverse = i % 2;
-            if (k) made.forward.S_init = made.forward.beta = (rill_tensor){0};
-            snprintf(what, sizeof what, "sizes %d, logarithms %d", (int)i, k);
+            if (k % 2) draw_log_gates(&made, -0.1, 0), made.forward.reverse = i % 2;
+            if (k % 2) made.forward.S_init = made.forward.beta = (rill_tensor){0};
+            snprintf(what, sizeof what, "sizes %d, logarithms %d, float32 %d", (int)i, k % 2, k / 2);
             agree(&made, what);
         }
 }
@@ -53,9 +54,9 @@ static void decays(void **unused)
 {
     static const double least[] = {-1e-5, -3, -30, -1e6, -200};
     (void)unused;
-    for (int i = 0; i < 10; i++) {
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 300, 1, 2, 64, 48, 0});
-        draw_log_gates(&made, least[i / 2], 0);
+    for (int i = 0; i < 20; i++) {
+        attention made = attention_make(i / 10 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 300, 1, 2, 64, 48, 0});
+        draw_log_gates(&made, least[i / 2 % 5], 0);
         made.forward.reverse = i % 2;
         agree(&made, "decays");
     }
@@ -66,10 +67,10 @@ static void factors(void **unused)
 {
     static const double gates[] = {-0.5, 2, 0, 1.5, -1, INFINITY, NAN, 0x1p-70, 1e-39};
     (void)unused;
-    for (int i = 0; i < 18; i++) {
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 200, 1, 1, 64, 48, 0});
-        set_gate(&made, 90, gates[i / 2]);
-        if (i / 2 == 1) set_gate(&made, 91, 0.25);
+    for (int i = 0; i < 36; i++) {
+        attention made = attention_make(i / 18 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 200, 1, 1, 64, 48, 0});
+        set_gate(&made, 90, gates[i / 2 % 9]);
+        if (i / 2 % 9 == 1) set_gate(&made, 91, 0.25);
         made.forward.reverse = i % 2;
         agree(&made, "factors");
     }
@@ -80,14 +81,15 @@ static void not_finite(void **unused)
 {
     static const double numbers[] = {INFINITY, -INFINITY, NAN};
     (void)unused;
-    for (int i = 0; i < 24; i++) {
-        const int64_t at = i % 2 ? 70 : 10;
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 300, 1, 2, 64, 72, 0});
+    for (int i = 0; i < 48; i++) {
+        const int64_t at = i % 2 ? 70 : 10, values = i / 24 ? 60 : 72;
+        attention made =
+            attention_make(i / 24 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 300, 1, 2, 64, values, 0});
         rill_tensor *const tensors[] = {&made.forward.q, &made.forward.k, &made.forward.v, &made.backward.dy};
         rill_tensor *into = tensors[i / 2 % 4];
-        if (i / 12) draw_log_gates(&made, -0.2, 0);
-        set_gate(&made, 150, i / 12 ? -INFINITY : 0);
-        view_store(into, (int64_t[]){0, at, into->shape[2] - 1, 5}, numbers[i / 8]);
+        if (i / 12 % 2) draw_log_gates(&made, -0.2, 0);
+        set_gate(&made, 150, i / 12 % 2 ? -INFINITY : 0);
+        view_store(into, (int64_t[]){0, at, into->shape[2] - 1, 5}, numbers[i / 8 % 3]);
         agree(&made, "numbers that are not finite");
     }
 }
@@ -97,10 +99,10 @@ static void large_numbers(void **unused)
 {
     static const double numbers[] = {1e18, 1e30, 1e-38};
     (void)unused;
-    for (int i = 0; i < 12; i++) {
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 200, 1, 1, 64, 64, 0});
+    for (int i = 0; i < 24; i++) {
+        attention made = attention_make(i / 12 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 200, 1, 1, 64, 64, 0});
         rill_tensor *const tensors[] = {&made.forward.q, &made.forward.k, &made.forward.v, &made.backward.dy};
-        view_store(tensors[i % 4], (int64_t[]){0, 80, 0, 5}, numbers[i / 4]);
+        view_store(tensors[i % 4], (int64_t[]){0, 80, 0, 5}, numbers[i / 4 % 3]);
         if (i % 2) set_gate(&made, 130, 0);
         agree(&made, "large numbers");
     }
@@ -110,8 +112,9 @@ static void large_numbers(void **unused)
 static void faded(void **unused)
 {
     (void)unused;
-    for (int reverse = 0; reverse < 2; reverse++) {
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 128, 1, 1, 64, 64, 0});
+    for (int i = 0; i < 4; i++) {
+        const bool reverse = i % 2;
+        attention made = attention_make(i / 2 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 128, 1, 1, 64, 64, 0});
         rill_tensor k = made.forward.k, v = made.forward.v, q = made.forward.q;
         const int64_t from = reverse ? 70 : 3;
         rill_tensor k_row = view_narrow(k, 1, from, 1), v_row = view_narrow(v, 1, from, 1);
@@ -152,10 +155,11 @@ static void long_sequences(void **unused)
 {
     static const double gates[] = {0.5, 0, 4, NAN};
     (void)unused;
-    for (int i = 0; i < 8; i++) {
-        attention made = attention_make(RILL_BF16, (attention_sizes){1, 1100, 1, 1, 16, 16, 0});
+    for (int i = 0; i < 16; i++) {
+        const int kind = i / 2 % 4;
+        attention made = attention_make(i / 8 ? RILL_F32 : RILL_BF16, (attention_sizes){1, 1100, 1, 1, 16, 16, 0});
         view_fill(&made.forward.gate, 0.999);
-        for (int64_t t = 30 + 100 * (i / 2); t < 1100; t += i / 2 < 2 ? 300 : 5000) set_gate(&made, t, gates[i / 2]);
+        for (int64_t t = 30 + 100 * kind; t < 1100; t += kind < 2 ? 300 : 5000) set_gate(&made, t, gates[kind]);
         if (i % 2) made.forward.S_final = made.forward.S_init;
         attention_share(&made);
         if (i % 2) /* the judge must not see the state that is overwritten */

@@ -45,14 +45,6 @@ __device__ inline uint32_t add_squares(uint32_t sums, uint32_t numbers)
     asm("fma.rn.bf16x2 %0, %1, %1, %0;" : "+r"(sums) : "r"(numbers));
     return sums;
 }
-
-/* To the nearest number of tf32, away from zero between two; units of products alone would cut off. */
-__device__ inline uint32_t round_to_tf32(float value)
-{
-    uint32_t bits;
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
-    return bits;
-}
 #endif
 
 /* a h, rounded, where a is not 0; else `otherwise`.  The predicate depends on a alone. */

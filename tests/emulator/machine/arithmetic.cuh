@@ -33,10 +33,6 @@ inline uint32_t add_squares(uint32_t sums, uint32_t numbers)
     const float low = __uint_as_float(numbers << 16), high = __uint_as_float(numbers & 0xffff0000u);
     return pack_bfloats(__uint_as_float(sums << 16) + low * low, __uint_as_float(sums & 0xffff0000u) + high * high);
 }
-inline uint32_t round_to_tf32(float value)
-{
-    return value != value ? 0x7fffffffu : (__float_as_uint(value) + 0x1000u) & ~0x1fffu;
-}
 
 template <typename T> inline T product_unless_zero(T a, T h, T otherwise)
 {
