@@ -124,37 +124,10 @@ static rill_status launch_step(rill_context *context, rl_attention_args *args, b
                                 shared, arguments, "linear_attention: launch of a step");
 }
 
-static bool is_whole(const rl_attention_state *state, const rl_attention_inputs *in)
-{
-    return state->data && state->wide && state->key == in->values;
-}
-
-/* Whether states go through shared memory: enough of them that every multiprocessor has some in a row. */
-static bool is_decode(const rill_context *context, const rl_attention_args *args)
-{
-    const rl_attention_inputs *in = &args->in;
-    const rl_cuda_state *state = rl_cuda_state_of(context);
-    int64_t threads = in->keys / RL_ATTENTION_ROWS * (in->values / 4);
-    return state->multiplies && in->keys <= RL_ATTENTION_DECODE_SIDE && in->keys % RL_ATTENTION_ROWS == 0 &&
-           in->values <= RL_ATTENTION_DECODE_SIDE && is_whole(&in->S_init, in) && is_whole(&args->S_final, in) &&
-           threads >= in->values && threads % WARP == 0 && in->sequences * in->heads >= 4 * state->sms;
-}
-
-static rill_status launch_decode(rill_context *context, rl_attention_args *args)
-{
-    const rl_attention_inputs *in = &args->in;
-    void *arguments[] = {args};
-    return rl_cuda_launch_early(context, rl_attention_decode_kernel(), rl_cuda_state_of(context)->sms, 1,
-                                (int)(in->keys / RL_ATTENTION_ROWS * (in->values / 4)),
-                                rl_attention_decode_shared(in->keys, in->values), arguments,
-                                "linear_attention: launch of a step of many states");
-}
-
 static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)
 {
     rl_attention_inputs *in = &args->in;
     if (is_step(args, rl_attention_columns(is_double, false))) {
-        if (!is_double && is_decode(context, args)) return launch_decode(context, args);
         cut(in, RL_ATTENTION_ROWS, rl_attention_columns(is_double, false), 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
         if (in->panels == 1) return launch_step(context, args, is_double);
     }

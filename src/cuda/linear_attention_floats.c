@@ -2,7 +2,6 @@
 #include "linear_attention_floats.h"
 
 #include "counts.h"
-#include "linear_attention_kernels.h"
 #include "linear_attention_launch.h"
 
 enum { LEAST_LENGTH = 32, LEAST_BACK_LENGTH = 8 }; /* steps: below, the loop's order is as fast */
@@ -267,9 +266,6 @@ cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state)
         if (error == cudaSuccess) error = raise_limit(rl_floats_answer_kernel(wide), rl_floats_answer_shared(wide));
         if (error == cudaSuccess) error = raise_limit(rl_floats_back_kernel(wide), rl_floats_back_shared(wide));
     }
-    if (error == cudaSuccess)
-        error = raise_limit(rl_attention_decode_kernel(),
-                            rl_attention_decode_shared(RL_ATTENTION_DECODE_SIDE, RL_ATTENTION_DECODE_SIDE));
     if (error == cudaSuccess)
         error = raise_limit(rl_floats_whole_kernel(), rl_floats_whole_shared(RL_FLOATS_MOST_WHOLE));
     if (error == cudaSuccess)

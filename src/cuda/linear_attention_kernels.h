@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include <rill/tensor.h>
 
@@ -16,10 +15,7 @@ enum {
     RL_ATTENTION_ROWS = 8,        /* keys of a thread */
     RL_ATTENTION_NARROW_ROWS = 4, /* of a narrow one, which has one value */
     RL_ATTENTION_THREADS = 256,
-    RL_ATTENTION_BACKWARD_THREADS = 512,
-    RL_ATTENTION_DECODE_THREADS = 512,
-    RL_ATTENTION_DECODE_STAGES = 3,
-    RL_ATTENTION_DECODE_SIDE = 128 /* keys, and values */
+    RL_ATTENTION_BACKWARD_THREADS = 512
 };
 
 /* Values of a thread: 16 bytes of the accumulation type. */
@@ -43,20 +39,6 @@ const void *rl_attention_step_kernel(bool is_double);
 static inline size_t rl_attention_step_shared(size_t number, int columns, int groups)
 {
     return (size_t)groups * (size_t)columns * number;
-}
-
-/*
- * The same for many states of float32 that lie whole, each at a multiple of 16 bytes, and that all are given: up to
- * DECODE_SIDE keys, a multiple of ROWS, and values, a multiple of 4 and no more than threads; where the device's
- * capability is 9.0.  Takes ROWS x 4 of a state's numbers a thread, and any number of blocks.
- */
-const void *rl_attention_decode_kernel(void);
-
-static inline size_t rl_attention_decode_shared(int64_t keys, int64_t values)
-{
-    return (size_t)(RL_ATTENTION_DECODE_STAGES * keys * values + 2 * keys / RL_ATTENTION_ROWS * values) *
-               sizeof(float) +
-           RL_ATTENTION_DECODE_STAGES * sizeof(uint64_t);
 }
 
 /*

@@ -20,6 +20,34 @@ using namespace attention;
 
 constexpr int ROWS = RL_ATTENTION_ROWS;
 
+template <typename T, typename N, int COUNT>
+__device__ inline void load_lanes_as(N (&to)[COUNT], const T *from, int64_t stride, int count)
+{
+    T raw[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) raw[i] = i < count ? from[i * stride] : T{};
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) to[i] = (N)widen(raw[i]);
+}
+
+/* Some lanes of the step's row of a head, from the first-th on. */
+template <typename N, int COUNT>
+__device__ inline void load_lanes(N (&to)[COUNT], const rl_attention_view &view, int64_t batch, int64_t head,
+                                  int64_t first, int count)
+{
+    const int64_t at = batch * view.batch + head * view.head + first * view.lane;
+    if constexpr (sizeof(N) == 8) {
+        load_lanes_as(to, (const double *)view.data + at, view.lane, count);
+    } else {
+        if (view.dtype == RILL_F32)
+            load_lanes_as(to, (const float *)view.data + at, view.lane, count);
+        else if (view.dtype == RILL_BF16)
+            load_lanes_as(to, (const bf16 *)view.data + at, view.lane, count);
+        else
+            load_lanes_as(to, (const f16 *)view.data + at, view.lane, count);
+    }
+}
+
 template <typename N, int COLUMNS>
 __device__ void step(const rl_attention_args &args, const Span &span, const Place<ROWS, COLUMNS> &place, N *parts)
 {

@@ -258,34 +258,6 @@ template <int ROWS, typename N> __device__ inline N parts_of_keys(const N *part,
     return total;
 }
 
-template <typename T, typename N, int COUNT>
-__device__ inline void load_lanes_as(N (&to)[COUNT], const T *from, int64_t stride, int count)
-{
-    T raw[COUNT];
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) raw[i] = i < count ? from[i * stride] : T{};
-#pragma unroll
-    for (int i = 0; i < COUNT; i++) to[i] = (N)widen(raw[i]);
-}
-
-/* Some lanes of the step's row of a head, from the first-th on. */
-template <typename N, int COUNT>
-__device__ inline void load_lanes(N (&to)[COUNT], const rl_attention_view &view, int64_t batch, int64_t head,
-                                  int64_t first, int count)
-{
-    const int64_t at = batch * view.batch + head * view.head + first * view.lane;
-    if constexpr (sizeof(N) == 8) {
-        load_lanes_as(to, (const double *)view.data + at, view.lane, count);
-    } else {
-        if (view.dtype == RILL_F32)
-            load_lanes_as(to, (const float *)view.data + at, view.lane, count);
-        else if (view.dtype == RILL_BF16)
-            load_lanes_as(to, (const bf16 *)view.data + at, view.lane, count);
-        else
-            load_lanes_as(to, (const f16 *)view.data + at, view.lane, count);
-    }
-}
-
 /* Where the counts stay below 2^32, as they do but for giants, the division is much shorter. */
 __device__ inline int64_t divide(int64_t count, int64_t unit)
 {
