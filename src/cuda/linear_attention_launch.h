@@ -25,8 +25,8 @@ rill_status rl_cuda_attention_backward_by_steps(rill_context *context, rl_attent
 /* dgate and dbeta, and dv with `values`, in the loop's order: of the heads [sequences, heads] that are marked, or of
  * all without marks. */
 rill_status rl_cuda_attention_gates_by_steps(rill_context *context,
-                                             const rl_linear_attention_backward_problem *problem,
-                                             int32_t *marks, bool values);
+                                             const rl_linear_attention_backward_problem *problem, int32_t *marks,
+                                             bool values);
 
 /* dq or dk from what the heads of each query head have. */
 rill_status rl_cuda_attention_sum_heads(rill_context *context, const rill_tensor *to, const void *sums, int64_t share,
