@@ -9,15 +9,16 @@ enum { LEAST_LENGTH = 32, LEAST_BACK_LENGTH = 8 }; /* steps: below, the loop's o
 static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states; at least those of one sequence */
 static const int64_t MOST_BLOCKS = INT32_MAX;
 
-/* Whether the kernels take the problem.  The number of sequences has no say, so that it does not show in the bits. */
+/* Whether the kernels take the problem.  The number of sequences has no say, so that it does not show in the
+ * bits; packed sequences are walked, and where others must have their bits all are. */
 static bool is_welcome(const rill_context *context, const rl_attention_inputs *in, int64_t least, int64_t states)
 {
     int64_t chunks = rl_quotient_up(in->length, RL_FLOATS_STEPS), each = (int64_t)sizeof(float), blocks;
     int wide = rl_floats_wide(in->keys, in->values);
-    return rl_cuda_state_of(context)->multiplies && in->q.dtype != RILL_F64 && !in->offsets && in->length >= least &&
-           in->length < MOST_BLOCKS && in->sequences > 0 && in->heads > 0 && in->keys > 0 && in->values > 0 &&
-           in->keys <= RL_FLOATS_MOST_WIDE && in->values <= RL_FLOATS_MOST_WIDE &&
-           !__builtin_mul_overflow(in->heads, chunks, &blocks) &&
+    return rl_cuda_state_of(context)->multiplies && in->q.dtype != RILL_F64 && !in->offsets &&
+           !context->options.reproducible && in->length >= least && in->length < MOST_BLOCKS && in->sequences > 0 &&
+           in->heads > 0 && in->keys > 0 && in->values > 0 && in->keys <= RL_FLOATS_MOST_WIDE &&
+           in->values <= RL_FLOATS_MOST_WIDE && !__builtin_mul_overflow(in->heads, chunks, &blocks) &&
            !__builtin_mul_overflow(blocks, states * wide * wide * each, &each) && each <= MOST_KEPT;
 }
 

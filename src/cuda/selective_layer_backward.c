@@ -195,7 +195,7 @@ static rill_status low_back(const rl_layer_gradients *l, const rl_layer_slab *sl
         .out = gradients.low,
         .rough = l->rough};
     rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
-    if (status == RILL_OK && (l->problem->dx.data || l->problem->dW_delta_down.data))
+    if (status == RILL_OK && (l->problem->dx.data || l->weighs)) /* sums over x take it with the others */
         status = rl_cuda_product(l->context, &low);
     return status;
 }
