@@ -143,14 +143,14 @@ struct Stage {
 #include "selective_scan_consumer.cuh"
 #include "selective_scan_producer.cuh"
 
-/* Blocks of a multiprocessor: as many as leave all threads the registers that they need. */
-template <typename T, typename Shape>
+/* Blocks of a multiprocessor: as many as leave all threads the registers that they need.  U is what is projected. */
+template <typename T, typename U, typename Shape>
 constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                      ? 1
-                               : sizeof(T) == 4 && Shape::OWN == 4 ? 2
+                               : sizeof(U) == 4 && Shape::OWN == 4 ? 2
                                                                    : 3;
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass>
-__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape>)
+__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
     let_later_start();
