@@ -18,7 +18,7 @@ close()
 
 case $name in
 train) # the loss begins at ln 8, and falls
-    "$program" "$4" 140 >"$work/found" || exit # 77: not there
+    "$program" "${4:-cpu}" 140 >"$work/found" || exit # 77: not there
     cat "$work/found"
     awk '/^step 1:/ { first = $4 } /^step 140:/ { last = $4 }
         END { exit !(first > 1.9 && first < 2.3 && last > 0 && last < 0.1) }' "$work/found"
