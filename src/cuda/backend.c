@@ -102,21 +102,29 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
     return RILL_OK;
 }
 
+/* Lets each operator's kernels have the shared memory that they ask for.  Products look at what the scan has found.
+ */
+static cudaError_t prepare_kernels(rl_cuda_state *state)
+{
+    static cudaError_t (*const all[])(rl_cuda_state *) = {rl_cuda_prepare_selective_scan,
+                                                          rl_cuda_prepare_selective_scan_backward,
+                                                          rl_cuda_prepare_scan,
+                                                          rl_cuda_prepare_scan_split,
+                                                          rl_cuda_prepare_attention,
+                                                          rl_cuda_prepare_product,
+                                                          rl_cuda_prepare_attention_floats};
+    cudaError_t error = cudaSuccess;
+    for (size_t k = 0; k < sizeof all / sizeof all[0] && error == cudaSuccess; k++) error = all[k](state);
+    return error;
+}
+
 static rill_status start(rill_context *context, rl_cuda_state *state)
 {
     rill_status status = find_device(context, state->device);
     if (status != RILL_OK) return status;
     cudaSetDevice(state->device);
     status = inspect_device(context, state);
-    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_selective_scan(), "cuda: shared memory");
-    if (status == RILL_OK)
-        status = rl_cuda_check(context, rl_cuda_prepare_selective_scan_backward(), "cuda: shared memory");
-    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan(state), "cuda: shared memory");
-    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_scan_split(), "cuda: shared memory");
-    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_attention(state), "cuda: shared memory");
-    if (status == RILL_OK) status = rl_cuda_check(context, rl_cuda_prepare_product(state), "cuda: shared memory");
-    if (status == RILL_OK)
-        status = rl_cuda_check(context, rl_cuda_prepare_attention_floats(state), "cuda: shared memory");
+    if (status == RILL_OK) status = rl_cuda_check(context, prepare_kernels(state), "cuda: shared memory");
     if (status != RILL_OK) return status;
     cudaError_t error = cudaStreamCreateWithFlags(&state->own, cudaStreamNonBlocking);
     state->stream = state->own;

@@ -67,12 +67,12 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
                                  size_t shared, void **arguments, const char *what);
 
 /* Once for the device, which is current: raises the limits of the scan kernels that need it. */
-cudaError_t rl_cuda_prepare_selective_scan(void);
-cudaError_t rl_cuda_prepare_selective_scan_backward(void);
+cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state);
+cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state);        /* after the scan's */
 cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state); /* after that */
-cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state);    /* after that */
+cudaError_t rl_cuda_prepare_product(rl_cuda_state *state);          /* after that */
 
 /* Operators and hooks of the table. */
 rill_status rl_cuda_copy(rill_context *context, const rill_tensor *destination, const rill_tensor *source);

@@ -182,7 +182,7 @@ static cudaError_t raise_limit(const void *kernel)
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
 }
 
-cudaError_t rl_cuda_prepare_product(const rl_cuda_state *state)
+cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
 {
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;

@@ -33,8 +33,9 @@ static cudaError_t allow(rl_split_kernel kernel)
     return cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
 }
 
-cudaError_t rl_cuda_prepare_scan_split(void)
+cudaError_t rl_cuda_prepare_scan_split(rl_cuda_state *state)
 {
+    (void)state;
     static const rill_dtype dtypes[] = {RILL_F32, RILL_BF16, RILL_F16, RILL_F64, RILL_C64, RILL_C128};
     cudaError_t error = cudaSuccess;
     for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {

@@ -19,6 +19,6 @@ rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *args, 
 rill_status rl_cuda_reset_common(rill_context *context, void *common, int64_t units);
 
 /* Once for the device, which is current: raises the kernels' limits of shared memory. */
-cudaError_t rl_cuda_prepare_scan_split(void);
+cudaError_t rl_cuda_prepare_scan_split(rl_cuda_state *state);
 
 #endif

@@ -189,8 +189,9 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
 }
 
 /* These kernels take more shared memory than one may have unasked. */
-cudaError_t rl_cuda_prepare_selective_scan_backward(void)
+cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
 {
+    (void)state;
     cudaError_t error = cudaSuccess;
     for (int f64 = 0; f64 < 2; f64++) {
         const struct {
