@@ -18,22 +18,28 @@ template <> struct Limits<double> {
     static constexpr double tame = 1e300;
 };
 
-/*
- * Within 1.1 ulp and without bias, where expf is within 2 and, resting on ex2.approx, biased low: errors of decays
- * near 1 add up over a sequence.  exp(value) = 2^k exp(r), |r| <= ln(2)/2, by the series to r^7 / 5040.
- */
-__device__ inline float exponential(float value)
+/* exp(r), |r| <= ln(2)/2, by the series to r^7 / 5040. */
+__device__ inline float exponential_series(float r)
 {
-    value = value < -105.0f ? -105.0f : value > 89.0f ? 89.0f : value; /* NaN passes; beyond lie 0 and infinity */
-    const float shift = 12582912.0f, k = fmaf(value, 1.44269504f, shift) - shift;
-    const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
     float series = 1.98412698e-4f;
     series = fmaf(series, r, 1.38888889e-3f);
     series = fmaf(series, r, 8.33333333e-3f);
     series = fmaf(series, r, 4.16666667e-2f);
     series = fmaf(series, r, 1.66666667e-1f);
     series = fmaf(series, r, 0.5f);
-    const float power = 1.0f + fmaf(series, r * r, r);
+    return 1.0f + fmaf(series, r * r, r);
+}
+
+/*
+ * Within 1.1 ulp and without bias, where expf is within 2 and, resting on ex2.approx, biased low: errors of decays
+ * near 1 add up over a sequence.  exp(value) = 2^k exp(r).
+ */
+__device__ inline float exponential(float value)
+{
+    value = value < -105.0f ? -105.0f : value > 89.0f ? 89.0f : value; /* NaN passes; beyond lie 0 and infinity */
+    const float shift = 12582912.0f, k = fmaf(value, 1.44269504f, shift) - shift;
+    const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
+    const float power = exponential_series(r);
     const int whole = (int)k, half = whole / 2; /* in two factors, for results that are subnormal */
     return power * __int_as_float((half + 127) << 23) * __int_as_float((whole - half + 127) << 23);
 }
@@ -44,13 +50,7 @@ __device__ inline float exponential_of_small(float value)
 {
     const float shifted = fmaf(value, 1.44269504f, 12582912.0f), k = shifted - 12582912.0f;
     const float r = fmaf(k, -1.42860677e-6f, fmaf(k, -0.693145752f, value));
-    float series = 1.98412698e-4f;
-    series = fmaf(series, r, 1.38888889e-3f);
-    series = fmaf(series, r, 8.33333333e-3f);
-    series = fmaf(series, r, 4.16666667e-2f);
-    series = fmaf(series, r, 1.66666667e-1f);
-    series = fmaf(series, r, 0.5f);
-    const float power = 1.0f + fmaf(series, r * r, r);
+    const float power = exponential_series(r);
     /* the whole part of value / ln(2) stands in the low bits of shifted: added to the exponent */
     return __int_as_float(__float_as_int(power) + (__float_as_int(shifted) << 23));
 }
