@@ -42,11 +42,27 @@ bool rl_cuda_capturing(const rill_context *context)
     return error != cudaSuccess || capture != cudaStreamCaptureStatusNone;
 }
 
+cudaError_t rl_cuda_allow(const rl_cuda_state *state, const void *kernel, size_t shared)
+{
+    if (shared > state->most_shared) return cudaSuccess;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+}
+
+static rill_status check_shared(rill_context *context, size_t shared, const char *what)
+{
+    const size_t most = rl_cuda_state_of(context)->most_shared;
+    if (shared <= most) return RILL_OK;
+    return rl_fail(context, RILL_UNSUPPORTED, "%s: found a GPU with %zu bytes of shared memory a block, expected %zu",
+                   what, most, shared);
+}
+
 rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                            size_t shared, void **arguments, const char *what)
 {
     dim3 grid = {(unsigned)blocks, (unsigned)rows, 1}, block = {(unsigned)threads, 1, 1};
     cudaStream_t stream = rl_cuda_state_of(context)->stream;
+    rill_status status = check_shared(context, shared, what);
+    if (status != RILL_OK) return status;
     return rl_cuda_check(context, cudaLaunchKernel(kernel, grid, block, arguments, shared, stream), what);
 }
 
@@ -64,6 +80,8 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
         .attrs = &early,
         .numAttrs = state->starts_early,
     };
+    rill_status status = check_shared(context, shared, what);
+    if (status != RILL_OK) return status;
     return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel, arguments), what);
 }
 
@@ -89,6 +107,7 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
         snprintf(state->name, sizeof state->name, "%s", properties.name);
         snprintf(state->blas, sizeof state->blas, "rill's own");
         state->sms = properties.multiProcessorCount;
+        state->most_shared = properties.sharedMemPerBlockOptin;
         state->starts_early = properties.major >= 9;
         state->multiplies = properties.major == 9 && properties.minor == 0;
         error = cudaFuncGetAttributes(&attributes, rl_cuda_gather_kernel());
@@ -102,8 +121,7 @@ static rill_status inspect_device(rill_context *context, rl_cuda_state *state)
     return RILL_OK;
 }
 
-/* Lets each operator's kernels have the shared memory that they ask for.  Products look at what the scan has found.
- */
+/* Products look at what the scan has found. */
 static cudaError_t prepare_kernels(rl_cuda_state *state)
 {
     static cudaError_t (*const all[])(rl_cuda_state *) = {rl_cuda_prepare_selective_scan,

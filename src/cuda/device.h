@@ -17,6 +17,7 @@ typedef struct rl_cublas rl_cublas;
 typedef struct rl_cuda_state {
     int device;
     int sms;             /* multiprocessors */
+    size_t most_shared;  /* bytes of shared memory that a block may have */
     bool multiplies;     /* it has Hopper's products of matrices, and this build code for them */
     bool starts_early;   /* a kernel may start before the one ahead of it has ended, and wait for that itself */
     cudaStream_t own;    /* made with the context */
@@ -66,7 +67,13 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
 rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                                  size_t shared, void **arguments, const char *what);
 
-/* Once for the device, which is current: raises the limits of the scan kernels that need it. */
+/*
+ * Lets a kernel have more shared memory than it may unasked.  On a device that has not got as much, its launch is
+ * answered by a status; where another kernel can do its work, that one is chosen instead.
+ */
+cudaError_t rl_cuda_allow(const rl_cuda_state *state, const void *kernel, size_t shared);
+
+/* Once for the device, which is current: allows each operator's kernels what they need. */
 cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);

@@ -355,11 +355,6 @@ rill_status rl_cuda_attention_chunks_backward(rill_context *context, const rl_li
 
 /* Once for the device */
 
-static cudaError_t raise_limit(const void *kernel, size_t shared)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-}
-
 cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state)
 {
     struct cudaFuncAttributes attributes;
@@ -369,6 +364,6 @@ cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state)
                         attributes.binaryVersion == 90;
     for (int keys = WIDE; keys <= RL_CHUNKS_MOST_KEYS && state->multiplies; keys += WIDE)
         for (rl_chunks_purpose purpose = RL_CHUNKS_Y; purpose <= RL_CHUNKS_SUM && error == cudaSuccess; purpose++)
-            error = raise_limit(rl_chunks_kernel(keys, purpose), rl_chunks_shared(keys, purpose));
+            error = rl_cuda_allow(state, rl_chunks_kernel(keys, purpose), rl_chunks_shared(keys, purpose));
     return error;
 }

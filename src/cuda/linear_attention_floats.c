@@ -252,24 +252,23 @@ rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attentio
 
 /* Once for the device */
 
-static cudaError_t raise_limit(const void *kernel, size_t shared)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-}
-
 cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
     for (int wide = RL_FLOATS_NARROW; wide <= RL_FLOATS_MOST_WIDE && error == cudaSuccess; wide *= 2) {
-        error = raise_limit(rl_floats_sum_kernel(wide, false), rl_floats_sum_shared(wide));
-        if (error == cudaSuccess) error = raise_limit(rl_floats_sum_kernel(wide, true), rl_floats_sum_shared(wide));
-        if (error == cudaSuccess) error = raise_limit(rl_floats_answer_kernel(wide), rl_floats_answer_shared(wide));
-        if (error == cudaSuccess) error = raise_limit(rl_floats_back_kernel(wide), rl_floats_back_shared(wide));
+        error = rl_cuda_allow(state, rl_floats_sum_kernel(wide, false), rl_floats_sum_shared(wide));
+        if (error == cudaSuccess)
+            error = rl_cuda_allow(state, rl_floats_sum_kernel(wide, true), rl_floats_sum_shared(wide));
+        if (error == cudaSuccess)
+            error = rl_cuda_allow(state, rl_floats_answer_kernel(wide), rl_floats_answer_shared(wide));
+        if (error == cudaSuccess)
+            error = rl_cuda_allow(state, rl_floats_back_kernel(wide), rl_floats_back_shared(wide));
     }
     if (error == cudaSuccess)
-        error = raise_limit(rl_floats_whole_kernel(), rl_floats_whole_shared(RL_FLOATS_MOST_WHOLE));
+        error = rl_cuda_allow(state, rl_floats_whole_kernel(), rl_floats_whole_shared(RL_FLOATS_MOST_WHOLE));
     if (error == cudaSuccess)
-        error = raise_limit(rl_floats_whole_back_kernel(), rl_floats_whole_back_shared(RL_FLOATS_MOST_WHOLE_BACK));
+        error = rl_cuda_allow(state, rl_floats_whole_back_kernel(),
+                              rl_floats_whole_back_shared(RL_FLOATS_MOST_WHOLE_BACK));
     return error;
 }

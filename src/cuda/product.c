@@ -176,22 +176,19 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     return status == RILL_OK && !whole ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
-static cudaError_t raise_limit(const void *kernel)
-{
-    const size_t most = rl_product_parts_shared(RL_PARTS_WIDE, false, INT32_MAX);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
-}
-
 cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
 {
+    const size_t most = rl_product_parts_shared(RL_PARTS_WIDE, false, INT32_MAX);
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
     for (int rough = 0; rough < 2 && error == cudaSuccess; rough++) {
-        error = raise_limit(rl_product_parts_kernel(rough));
+        error = rl_cuda_allow(state, rl_product_parts_kernel(rough), most);
         for (int k = 0; k < 6 && error == cudaSuccess; k++)
-            error = raise_limit(
-                rl_product_parts_over_steps((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough));
+            error = rl_cuda_allow(
+                state,
+                rl_product_parts_over_steps((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough),
+                most);
     }
     return error;
 }

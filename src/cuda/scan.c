@@ -154,7 +154,7 @@ static rill_status launch_small(rill_context *context, rl_scan_args *args, bool 
 static rill_status launch(rill_context *context, rl_scan_args *args, bool backward)
 {
     bool taken = false;
-    if (rl_cuda_scan_split_wanted(context, args)) return rl_cuda_scan_split(context, args, backward);
+    if (rl_cuda_scan_split_wanted(context, args, backward)) return rl_cuda_scan_split(context, args, backward);
     if (steps_of(args) <= SHORT_STEPS) return launch_plain(context, args, backward);
     if (is_small(context, args)) return launch_small(context, args, backward);
     rill_status status = rl_cuda_scan_ring(context, args, backward, &taken);

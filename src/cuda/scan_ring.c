@@ -274,13 +274,13 @@ cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state)
 {
     static const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16, RILL_C64, RILL_C128};
     cudaError_t error = cudaSuccess;
-    state->encode_tiles = find_encode();
+    state->encode_tiles = state->most_shared >= SHARED_BYTES ? find_encode() : NULL;
     if (!state->encode_tiles) return cudaSuccess;
     for (int k = 0; k < 6 * 8 && error == cudaSuccess; k++) {
         int size = (int)rill_dtype_size(dtypes[k / 8]);
         int32_t channels = k & 4 ? rl_scan_ring_least(size, k & 1) : rl_scan_ring_most(size, k & 1);
         const void *kernel = pick_kernel(dtypes[k / 8], k & 1, k & 2, channels);
-        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        error = rl_cuda_allow(state, kernel, SHARED_BYTES);
     }
     return error;
 }

@@ -28,24 +28,19 @@ static rl_split_kernel kernel_of(rill_dtype dtype, rl_split_layout layout, bool 
     }
 }
 
-static cudaError_t allow(rl_split_kernel kernel)
-{
-    return cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
-}
-
 cudaError_t rl_cuda_prepare_scan_split(rl_cuda_state *state)
 {
-    (void)state;
     static const rill_dtype dtypes[] = {RILL_F32, RILL_BF16, RILL_F16, RILL_F64, RILL_C64, RILL_C128};
     cudaError_t error = cudaSuccess;
     for (size_t k = 0; k < sizeof dtypes / sizeof dtypes[0]; k++) {
         for (int layout = 0; layout < RL_SPLIT_LAYOUTS; layout++) {
             for (int backward = 0; backward < 2 && error == cudaSuccess; backward++) {
-                error = allow(kernel_of(dtypes[k], (rl_split_layout)layout, backward));
+                const rl_split_kernel kernel = kernel_of(dtypes[k], (rl_split_layout)layout, backward);
+                error = rl_cuda_allow(state, kernel.kernel, kernel.shared);
             }
         }
     }
-    return error == cudaSuccess ? rl_cuda_prepare_scan_strips() : error;
+    return error == cudaSuccess ? rl_cuda_prepare_scan_strips(state) : error;
 }
 
 /* Whether 16 bytes may be moved at a time from any multiple of 16 bytes on along an axis of stride `unit`. */
@@ -104,13 +99,16 @@ static int64_t groups_of(const rl_scan_args *args, rl_split_layout layout)
  * Groups beyond the blocks have none that begins with them, and blocks that look for work in so many lose more time
  * than splitting saves: f32 [1,4096,1024] with neighbouring steps took .30 ms, and .056 not split (H200).
  */
-bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args)
+bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args, bool backward)
 {
+    const rl_split_layout layout = layout_of(args);
     int64_t sms = rl_cuda_state_of(context)->sms, most = MOST_WALKS * sms;
     if (context->options.reproducible || args->sequences > most) return false;
     int64_t steps = args->offsets ? args->length / args->sequences : args->length;
     if (steps < LEAST_STEPS || args->channels > most / args->sequences) return false;
-    return groups_of(args, layout_of(args)) <= MOST_GROUPS * sms;
+    if (kernel_of((rill_dtype)args->a.dtype, layout, backward).shared > rl_cuda_state_of(context)->most_shared)
+        return false;
+    return groups_of(args, layout) <= MOST_GROUPS * sms;
 }
 
 static int64_t tiles_of_a_group(const rl_scan_args *args, int64_t steps)

@@ -6,11 +6,11 @@
 #include "scan_args.h"
 
 /*
- * Whether a scan is better split over time than walked by a thread a channel: by sizes, types, strides and
- * addresses alone, so that a call's answer never changes.  Never with `reproducible`, for a channel's bits then
+ * Whether a scan is better split over time than walked by a thread a channel: by sizes, types, strides, addresses
+ * and the device alone, so that a call's answer never changes.  Never with `reproducible`, for a channel's bits then
  * depend on where its tiles begin.
  */
-bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args);
+bool rl_cuda_scan_split_wanted(const rill_context *context, const rl_scan_args *args, bool backward);
 
 /* Runs a scan of either direction.  sequences and channels are at least 1. */
 rill_status rl_cuda_scan_split(rill_context *context, const rl_scan_args *args, bool backward);

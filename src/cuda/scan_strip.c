@@ -34,12 +34,12 @@ bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args 
            (!backward || !is_large(context, args, backward));
 }
 
-cudaError_t rl_cuda_prepare_scan_strips(void)
+cudaError_t rl_cuda_prepare_scan_strips(const rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
     for (int k = 0; k < 3 && error == cudaSuccess; k++) {
         const rl_strip_kernel kernel = rl_scan_strip_kernel(k & 1, k & 2);
-        error = cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
+        error = rl_cuda_allow(state, kernel.kernel, kernel.shared);
     }
     return error;
 }

@@ -37,7 +37,7 @@ typedef struct rl_strip_kernel {
 
 /* `large`: of tiles of more steps. */
 rl_strip_kernel rl_scan_strip_kernel(bool backward, bool large);
-cudaError_t rl_cuda_prepare_scan_strips(void);
+cudaError_t rl_cuda_prepare_scan_strips(const rl_cuda_state *state);
 
 /* Of scans that rl_cuda_scan_split_wanted wants, and whose tensors lie so. */
 bool rl_cuda_scan_strips_wanted(const rill_context *context, const rl_scan_args *args, rl_split_layout layout,

@@ -116,13 +116,12 @@ static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, rl_s6_walk walk)
 /* The tiles take more shared memory than a kernel may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
 {
-    (void)state;
     const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     for (int k = 0; k < 4 * 2 * RL_S6_WALKS && error == cudaSuccess; k++) {
         rl_s6_kernel kernel =
             kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
-        error = cudaFuncSetAttribute(kernel.address, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
+        error = rl_cuda_allow(state, kernel.address, kernel.shared);
     }
     return error;
 }

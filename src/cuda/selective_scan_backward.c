@@ -191,7 +191,6 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
 /* These kernels take more shared memory than one may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
 {
-    (void)state;
     cudaError_t error = cudaSuccess;
     for (int f64 = 0; f64 < 2; f64++) {
         const struct {
@@ -204,8 +203,7 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
                        {rl_s6_back_walk_kernel(f64, false), rl_s6_back_walk_shared(f64)},
                        {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)}};
         for (int k = 0; k < 6 && error == cudaSuccess; k++)
-            error = cudaFuncSetAttribute(kernels[k].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         (int)kernels[k].shared);
+            error = rl_cuda_allow(state, kernels[k].kernel, kernels[k].shared);
     }
     return error;
 }

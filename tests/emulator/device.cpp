@@ -71,6 +71,12 @@ int multiprocessors()
     return count;
 }
 
+size_t most_shared()
+{
+    static const size_t bytes = number_from("RILL_EMULATOR_SHARED", MOST_SHARED >> 10) << 10;
+    return bytes < MOST_SHARED ? bytes : MOST_SHARED;
+}
+
 unsigned long seed()
 {
     static const unsigned long drawn = number_from("RILL_EMULATOR_SEED", 0);

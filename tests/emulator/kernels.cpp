@@ -104,7 +104,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     attributes->maxThreadsPerBlock = MOST_THREADS;
     attributes->maxDynamicSharedSizeBytes = (int)entry->most_shared;
     attributes->numRegs = 64;
-    attributes->ptxVersion = attributes->binaryVersion = 90;
+    attributes->ptxVersion = attributes->binaryVersion = most_shared() == MOST_SHARED ? 90 : 80;
     return cudaSuccess;
 }
 
@@ -113,7 +113,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, enum cudaFuncAttribute attr
     Entry *entry = find_entry(kernel);
     if (!entry) return answer(cudaErrorInvalidDeviceFunction);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || value > MOST_SHARED) return answer(cudaErrorInvalidValue);
+    if (value < 0 || (size_t)value > most_shared()) return answer(cudaErrorInvalidValue);
     entry->most_shared = (size_t)value;
     return cudaSuccess;
 }

@@ -42,6 +42,7 @@ void run_block(const Launch &launch, unsigned long index);
 
 /* RILL_EMULATOR_SMS: multiprocessors of the device.  RILL_EMULATOR_SEED: draws the order of threads; 0: ascending. */
 int multiprocessors();
+size_t most_shared(); /* of a block; less than an H200's makes the device one of an earlier generation */
 unsigned long seed();
 
 /* Blocks of a kernel that a multiprocessor holds at a time. */

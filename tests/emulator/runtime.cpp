@@ -82,15 +82,16 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 {
     if (device != 0) return answer(cudaErrorInvalidDevice);
     memset(properties, 0, sizeof *properties);
-    snprintf(properties->name, sizeof properties->name, "emulated H200");
-    properties->major = 9;
+    const bool whole = most_shared() == MOST_SHARED;
+    snprintf(properties->name, sizeof properties->name, whole ? "emulated H200" : "emulated GPU");
+    properties->major = whole ? 9 : 8;
     properties->multiProcessorCount = multiprocessors();
     properties->totalGlobalMem = (size_t)139 << 30;
     properties->warpSize = 32;
     properties->maxThreadsPerBlock = MOST_THREADS;
     properties->maxThreadsPerMultiProcessor = MULTIPROCESSOR_THREADS;
     properties->sharedMemPerBlock = USUAL_SHARED;
-    properties->sharedMemPerBlockOptin = MOST_SHARED;
+    properties->sharedMemPerBlockOptin = most_shared();
     properties->sharedMemPerMultiprocessor = MULTIPROCESSOR_SHARED;
     properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
     properties->l2CacheSize = 60 << 20;
@@ -104,10 +105,10 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
         *value = multiprocessors();
         return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = MOST_SHARED;
+        *value = (int)most_shared();
         return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
+        *value = most_shared() == MOST_SHARED ? 9 : 8;
         return cudaSuccess;
     default:
         return answer(cudaErrorNotSupported);
