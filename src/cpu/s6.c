@@ -98,8 +98,9 @@ rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t 
     if (status != RILL_OK || !wants_narrow(scan, pieces, longest)) return status;
     void *memory;
     status = rl_workspace_take(context, rl_narrow_size(scan), &memory);
-    if (status == RILL_OK) rl_narrow_plan(scan, memory);
-    return status;
+    if (status != RILL_OK) return status;
+    rl_narrow_plan(scan, memory);
+    return rl_parts_plan(context, scan, longest);
 }
 
 static char *element(const rill_tensor *tensor, int64_t i0, int64_t i1)
@@ -292,6 +293,25 @@ static void run_tile(const rl_s6 *scan, const tile *s, const rl_piece *piece, rl
     k->store(&y, s->y, rows, place.lanes);
 }
 
+static char *own_scratch(const rl_s6 *scan)
+{
+    return (char *)scan->scratch + (size_t)omp_get_thread_num() * scan->scratch_size;
+}
+
+rl_vector_state rl_own_vector_state(const rl_s6 *scan)
+{
+    return rl_vector_state_in(scan, own_scratch(scan) + tile_scratch_size(scan));
+}
+
+void rl_run_rows(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, const rl_vector_state *v, int64_t t,
+                 int64_t rows)
+{
+    const tile s = tile_in(scan, own_scratch(scan));
+    const ahead next = ahead_of(piece, t + rows, place.channel);
+    rl_pack_inputs(scan, piece, place, t, rows, s.bc);
+    run_tile(scan, &s, piece, place, v, t, rows, &next);
+}
+
 /* One block of channels of one piece.  `v` holds the block's parameters. */
 static void run_block(const rl_s6 *scan, const tile *s, const rl_piece *piece, int64_t stripe, int64_t first,
                       int64_t count, rl_vector_state *v)
@@ -323,7 +343,7 @@ static void run_block(const rl_s6 *scan, const tile *s, const rl_piece *piece, i
 /* One block of channels over a run of pieces, its parameters loaded once. */
 static void run_task(const rl_s6 *scan, const rl_pieces *pieces, int64_t block, int64_t begin, int64_t end)
 {
-    char *memory = (char *)scan->scratch + (size_t)omp_get_thread_num() * scan->scratch_size;
+    char *memory = own_scratch(scan);
     tile s = tile_in(scan, memory);
     int64_t stripe = block / scan->stripe_blocks, first = block % scan->stripe_blocks * scan->block_vectors;
     int64_t count = rl_least(scan->block_vectors, scan->stripe_vectors - first);
@@ -345,7 +365,10 @@ void rl_s6_run(const rl_s6 *scan, const rl_pieces *pieces)
         for (int64_t index = 0; index < pieces->count; index++) {
             rl_piece piece;
             pieces->get(pieces->owner, index, &piece);
-            rl_narrow_run(scan, &piece);
+            if (rl_parts_wanted(scan, &piece))
+                rl_parts_run(scan, &piece);
+            else
+                rl_narrow_run(scan, &piece);
         }
         return;
     }

@@ -46,6 +46,7 @@ typedef struct rl_s6 {
     size_t real_size, vector_size, scratch_size;
     void *scratch;            /* [threads][scratch_size] */
     struct rl_narrow *narrow; /* for few and long pieces: see s6_narrow.c; NULL otherwise */
+    struct rl_parts *parts;   /* for very long ones of these: see s6_parts.c; NULL otherwise */
 } rl_s6;
 
 /*
@@ -60,7 +61,7 @@ void rl_s6_run(const rl_s6 *scan, const rl_pieces *pieces);
 /* Threads worth starting for this many steps of channels. */
 int rl_s6_threads(const rill_context *context, int64_t steps, int64_t states);
 
-/* The rest is shared with s6_narrow.c. */
+/* The rest is shared with s6_narrow.c and s6_parts.c. */
 
 /* Where a vector's channels lie. */
 typedef struct rl_vector_place {
@@ -98,6 +99,13 @@ size_t rl_inputs_size(const rl_s6 *scan, int64_t rows);
 /* The recurrence over one slice of the states. */
 void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence recurrence, int64_t slice);
 
+/* The calling thread's room for a vector's parameters and state. */
+rl_vector_state rl_own_vector_state(const rl_s6 *scan);
+
+/* The rows of one vector from step t on, at most a tile. */
+void rl_run_rows(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, const rl_vector_state *v, int64_t t,
+                 int64_t rows);
+
 /* Whether a sequence begins without a state at the piece's first step. */
 static inline bool rl_starts_fresh(const rl_s6 *scan, const rl_piece *piece)
 {
@@ -107,5 +115,9 @@ static inline bool rl_starts_fresh(const rl_s6 *scan, const rl_piece *piece)
 size_t rl_narrow_size(const rl_s6 *scan);
 void rl_narrow_plan(rl_s6 *scan, void *memory);
 void rl_narrow_run(const rl_s6 *scan, const rl_piece *piece);
+
+rill_status rl_parts_plan(rill_context *context, rl_s6 *scan, int64_t longest);
+bool rl_parts_wanted(const rl_s6 *scan, const rl_piece *piece);
+void rl_parts_run(const rl_s6 *scan, const rl_piece *piece);
 
 #endif
