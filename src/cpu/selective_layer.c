@@ -84,7 +84,8 @@ static rill_status plan_memory(rill_context *context, layer *l, int threads)
 {
     const rl_projections *p = &l->projections;
     const int64_t rows = l->slot_count * l->slot_rows;
-    const bool carries = l->slot_count > 1 || l->problem->batch * l->problem->length > l->slot_rows;
+    /* Fixed panels begin with each sequence, so that even a few steps may take more rows than a round has. */
+    const bool carries = l->slot_count > 1 || l->fixed || l->problem->batch * l->problem->length > l->slot_rows;
     const size_t carry = carries ? (size_t)(l->scan.vectors * l->problem->states) * l->scan.vector_size : 0;
     char *carry_memory;
     rill_status status;
