@@ -215,6 +215,27 @@ bad "unwritable output" "out: cannot write" run "$data/selective_scan_f32.safete
 [ -s "$work/out" ] && miss "an unwritable output is found after the work"
 [ -e /dev/full ] && bad "a full disk" "cannot write" run "$data/selective_scan_f32.safetensors" -o /dev/full
 
+# What is printed counts only when it has arrived.
+full()
+{
+    checks=$((checks + 1))
+    "$rill" "$@" >/dev/full 2>"$work/err"
+    status=$?
+    [ $status -eq 1 ] || miss "$* on a full disk: exit status $status, expected 1"
+    grep -q "standard output cannot be written" "$work/err" || { miss "$* on a full disk: no word of it"; cat "$work/err"; }
+}
+if [ -w /dev/full ]; then
+    for words in --help --version info "info --help" "run --help" "run $data/selective_scan_f32.safetensors" \
+        "check $data/selective_scan_f32.safetensors"; do
+        full $words
+    done
+    if "$rill" help | grep -q '^  bench'; then
+        full bench --help
+        full bench --list
+        full bench --quick --threads 1 scan:f32:1x8x8
+    fi
+fi
+
 # An output is never its own input, by any name; and a failure leaves no new file behind.
 cp "$data/selective_scan_f32.safetensors" "$work/same.safetensors"
 ln "$work/same.safetensors" "$work/hard.safetensors"
