@@ -17,13 +17,13 @@
 #include "timing.h"
 
 static const char usage[] =
-    "usage: rill bench [--backend auto|cpu|cuda] [--isa ISA] [--threads N] [--reproducible]\n"
+    "usage: rill bench [--backend auto|cpu|cuda|reference|loop] [--isa ISA] [--threads N] [--reproducible]\n"
     "                  [--json FILE] [--commit TEXT] [--list] [--quick] [[--shape] NAME|PROBLEM|FILE]...\n\n"
     "Measures the machine's ceilings, then the time of each shape, its floor by those ceilings, and their ratio.  A\n"
     "PROBLEM is what a line of the output shows, perhaps with more keys:\n\n"
     "    \"selective_scan:f32:32x4096x256x16:delta_softplus,D mode=graph\"\n"
     "    \"scan:f32:32x4096x256:time_contiguous,in_place compare=triad,nt-triad\"\n\n"
-    "Without --shape the named shapes of the backend run; --list prints them; --quick takes fewer samples.\n";
+    "Without any the named shapes of the backend run; --list prints them; --quick takes fewer samples.\n";
 
 typedef struct bench_choice {
     target_choice target;
@@ -130,6 +130,27 @@ static bool choose_default(bench_choice *choice, rill_context *context, failure 
     return true;
 }
 
+/* What a shape alone cannot tell: whether this backend can compute and measure it. */
+static bool check_problem(const bench_problem *problem, rill_context *context, failure *why)
+{
+    rill_backend backend = rill_context_backend(context);
+    if (problem->mode == BENCH_GRAPH && backend != RILL_BACKEND_CUDA)
+        return failure_set(why, "mode=graph is for the cuda backend");
+    if (problem->yardstick && backend == RILL_BACKEND_CPU && !bench_has_yardstick(problem))
+        return failure_set(why, "there is no yardstick for it, expected none in compare=");
+    return bench_call_check(problem, context, why);
+}
+
+/* All of them before the first is measured. */
+static bool check_problems(const bench_choice *choice, rill_context *context, failure *why)
+{
+    failure inner;
+    for (int i = 0; i < choice->count; i++)
+        if (!check_problem(&choice->problems[i], context, &inner))
+            return failure_set(why, "%s: %s", choice->problems[i].text, inner.text);
+    return true;
+}
+
 static bool time_problem(const bench_choice *choice, rill_context *context, bench_device *device,
                          const bench_problem *problem, bench_result *result, failure *why)
 {
@@ -179,10 +200,11 @@ static bool run_problems(const bench_choice *choice, rill_context *context, benc
 static bool run_on(bench_choice *choice, rill_context *context, bench_device *device, output *json, failure *why)
 {
     bench_report report;
+    if (!choose_default(choice, context, why) || !check_problems(choice, context, why)) return false;
     bench_report_begin(&report, context, target_name_of(context), choice->commit);
     bool good = device ? bench_device_ceilings(device, choice->quick, &report.ceilings, why)
                        : bench_cpu_ceilings(report.threads, choice->quick, &report.ceilings, why);
-    if (!good || !choose_default(choice, context, why)) return false;
+    if (!good) return false;
     report.results = calloc((size_t)choice->count + 1, sizeof *report.results);
     if (!report.results) return failure_set(why, "out of memory");
     good = run_problems(choice, context, device, &report, why);

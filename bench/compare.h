@@ -9,8 +9,10 @@ bool bench_compare_open(const bench_problem *problem, const rill_options *option
                         rill_context **context, bench_call *made, failure *why);
 void bench_compare_close(rill_context *context, bench_call *made);
 
-/* One thread each, by turns: result->yardstick_ratio and _error.  compare_yardstick.c says which shapes have one.
- */
+/* Which shapes have a yardstick: plain float32 calls of a few operators. */
+bool bench_has_yardstick(const bench_problem *problem);
+
+/* One thread each, by turns: result->yardstick_ratio and _error.  For shapes that have one. */
 bool bench_compare_yardstick(const bench_problem *problem, const rill_options *options, bool quick,
                              bench_result *result, failure *why);
 

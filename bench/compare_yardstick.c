@@ -142,6 +142,11 @@ static double relative_difference(const float *left, const float *right, int64_t
     return size > 0.0 ? sqrt(error / size) : 0.0;
 }
 
+bool bench_has_yardstick(const bench_problem *problem)
+{
+    return kind_of(problem) != NULL;
+}
+
 bool bench_compare_yardstick(const bench_problem *problem, const rill_options *options, bool quick,
                              bench_result *result, failure *why)
 {
@@ -150,7 +155,6 @@ bool bench_compare_yardstick(const bench_problem *problem, const rill_options *o
     rill_info info = {.isa = ""};
     double seconds[2];
     const yardstick_kind *kind = kind_of(problem);
-    if (!kind) return failure_set(why, "there is no yardstick for %s", problem->text);
     if (!bench_compare_open(problem, options, 1, &context, &made, why)) return false;
     rill_context_info(context, &info);
     yardstick own = {.rates = bench_rates_of(info.isa)};

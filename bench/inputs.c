@@ -148,8 +148,7 @@ static bool place(const bench_call *made, int row, uint64_t stream, void **memor
 static bool add_states(bench_call *made, failure *why)
 {
     const op *row = made->problem->operation;
-    const op_tensor *init = row->state.input ? op_tensor_find(row, row->state.input) : NULL;
-    if (!init) return failure_set(why, "%s has no state to decode with", row->name);
+    const op_tensor *init = op_tensor_find(row, row->state.input);
     rill_tensor view;
     for (int i = 0; i < BENCH_ROTATING; i++)
         if (!place(made, (int)(init - row->tensors), (uint64_t)(100 + i) << 40, &made->states[i], &view, why))
@@ -203,8 +202,6 @@ bool bench_call_open(bench_call *made, const bench_problem *problem, rill_contex
 {
     *made = (bench_call){.problem = problem, .context = context, .args = calloc(1, problem->operation->args_size)};
     bool good = made->args ? true : failure_set(why, "out of memory");
-    if (good && bench_find_floor(problem, &(bench_ceilings){0}).bytes > largest_bytes)
-        good = failure_set(why, "the tensors would take more than a terabyte");
     if (good && open_all(made, why)) return true;
     bench_call_close(made);
     return false;
@@ -236,6 +233,20 @@ static bool run(void *data, failure *why)
         op_args_tensor(op_tensor_find(row, row->state.output), made->args)->data = state;
     }
     return row->run(made->context, made->args) == RILL_OK ? true : refused(made, why);
+}
+
+bool bench_call_check(const bench_problem *problem, rill_context *context, failure *why)
+{
+    bench_problem empty = *problem;
+    bench_call made;
+    if (bench_find_floor(problem, &(bench_ceilings){0}).bytes > largest_bytes)
+        return failure_set(why, "the tensors would take more than a terabyte");
+    op_size_set(&empty.sizes, "length", 0);
+    if (empty.mode == BENCH_DECODE) empty.mode = BENCH_EAGER; /* without the rotating states */
+    if (!bench_call_open(&made, &empty, context, why)) return false;
+    bool good = run(&made, why);
+    bench_call_close(&made);
+    return good;
 }
 
 bench_work bench_call_work(bench_call *made)

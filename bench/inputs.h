@@ -20,6 +20,12 @@ typedef struct bench_call {
 bool bench_call_open(bench_call *made, const bench_problem *problem, rill_context *context, failure *why);
 void bench_call_close(bench_call *made);
 
+/*
+ * Whether the library takes such a call, before anything is measured: found by one of length 0, which it checks as
+ * any other and which is done at once.
+ */
+bool bench_call_check(const bench_problem *problem, rill_context *context, failure *why);
+
 /* One call of the operator, with its input restored beforehand where it works in place. */
 bench_work bench_call_work(bench_call *made);
 

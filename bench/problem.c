@@ -34,30 +34,44 @@ static bool parse_number(const char *text, double *number)
 static bool parse_set(const char *text, const char *const *words, int *found)
 {
     *found = 0;
-    while (*text) {
+    for (;; text++) {
         size_t length = strcspn(text, ",");
         int which = -1;
         for (int i = 0; words[i]; i++)
             if (strlen(words[i]) == length && strncmp(text, words[i], length) == 0) which = i;
         if (which < 0) return false;
         *found |= 1 << which;
-        text += length + (text[length] == ',');
+        text += length;
+        if (!*text) return true;
     }
-    return *found != 0;
+}
+
+/* The words of a list in which each stands once. */
+typedef struct seen_words {
+    const char *word[2 * BENCH_TEXT];
+    int count;
+} seen_words;
+
+static bool once(seen_words *seen, const char *word, failure *why)
+{
+    for (int i = 0; i < seen->count; i++)
+        if (strcmp(seen->word[i], word) == 0) return failure_set(why, "'%s' is given twice", word);
+    seen->word[seen->count++] = word;
+    return true;
 }
 
 static bool parse_sizes(char *text, bench_problem *problem, failure *why)
 {
     const op *row = problem->operation;
-    char *rest = NULL, *word = strtok_r(text, "x", &rest);
+    char *rest = text, *word = strsep(&rest, "x");
     for (int axis = 0; axis < RILL_MAX_RANK && row->problem_axes[axis]; axis++) {
         int64_t size;
         if (!word || !parse_size(word, &size))
             return failure_set(why, "the size of %s is missing or not a number", row->problem_axes[axis]);
         op_size_set(&problem->sizes, row->problem_axes[axis], size);
-        word = strtok_r(NULL, "x", &rest);
+        word = strsep(&rest, "x");
     }
-    return word ? failure_set(why, "'%s' is one size too many", word) : true;
+    return word ? failure_set(why, "'x%s' is one size too many", word) : true;
 }
 
 /* The axis' name as the operator's row spells it; NULL where it has none such. */
@@ -98,10 +112,12 @@ static bool parse_setting(char *word, char *value, bench_problem *problem, failu
 
 static bool parse_words(char *text, bench_problem *problem, failure *why)
 {
-    char *rest = NULL;
-    for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+    char *rest = text, *word;
+    seen_words seen = {.count = 0};
+    while ((word = strsep(&rest, ","))) {
         char *equals = strchr(word, '=');
         if (equals) *equals = '\0';
+        if (!once(&seen, word, why)) return false;
         const op_option *option = op_option_find(problem->operation, word);
         const op_tensor *tensor = op_tensor_find(problem->operation, word);
         if (equals) {
@@ -226,14 +242,24 @@ static bool check(const bench_problem *problem, failure *why)
     if (!has_output(problem, why)) return false;
     if (op_type_is_complex(problem->dtype) && !row->takes_complex)
         return failure_set(why, "%s takes no complex numbers", row->name);
+    if (problem->mode == BENCH_DECODE && !row->state.input)
+        return failure_set(why, "%s has no state to decode with", row->name);
     if (problem->in_place && problem->mode != BENCH_ONE_CALL)
         return failure_set(why, "in_place is for mode=call, where the input is restored before each");
     return true;
 }
 
+static bool parse_keys(char *rest, bench_problem *problem, failure *why)
+{
+    seen_words seen = {.count = 0};
+    for (char *key = strtok_r(NULL, " \t\r\n", &rest); key; key = strtok_r(NULL, " \t\r\n", &rest))
+        if (!parse_key(key, problem, why) || !once(&seen, key, why)) return false; /* the key ends at its '=' now */
+    return true;
+}
+
 bool bench_parse(const char *line, bench_problem *problem, failure *why)
 {
-    char copy[2 * BENCH_TEXT], *rest = NULL, *parts = NULL;
+    char copy[2 * BENCH_TEXT], *rest = NULL, *parts;
     *problem = (bench_problem){.on_cpu = true, .on_cuda = true};
     if ((size_t)snprintf(copy, sizeof copy, "%s", line) >= sizeof copy)
         return failure_set(why, "the line is too long");
@@ -241,17 +267,18 @@ bool bench_parse(const char *line, bench_problem *problem, failure *why)
     if (!text || strlen(text) >= BENCH_TEXT) return failure_set(why, "a problem is missing or too long");
     strcpy(problem->text, text);
     strcpy(problem->name, "-");
-    char *name = strtok_r(text, ":", &parts), *type = strtok_r(NULL, ":", &parts);
-    char *sizes = strtok_r(NULL, ":", &parts), *words = strtok_r(NULL, ":", &parts);
-    problem->operation = name ? op_find(name) : NULL;
-    if (!problem->operation) return failure_set(why, "operator '%s' is not known", name ? name : "");
+    parts = text;
+    char *name = strsep(&parts, ":"), *type = strsep(&parts, ":");
+    char *sizes = strsep(&parts, ":"), *words = strsep(&parts, ":");
+    problem->operation = op_find(name);
+    if (!problem->operation) return failure_set(why, "operator '%s' is not known", name);
     problem->dtype = type ? parse_type(type) : RILL_ABSENT;
     if (problem->dtype == RILL_ABSENT)
         return failure_set(why, "type '%s' is none of f64, f32, bf16, f16, c64, c128", type ? type : "");
     if (!sizes) return failure_set(why, "sizes are missing");
+    if (parts) return failure_set(why, "':%s' is one part too many", parts);
     if (!parse_sizes(sizes, problem, why) || (words && !parse_words(words, problem, why))) return false;
-    for (char *key = strtok_r(NULL, " \t\r\n", &rest); key; key = strtok_r(NULL, " \t\r\n", &rest))
-        if (!parse_key(key, problem, why)) return false;
+    if (!parse_keys(rest, problem, why)) return false;
     complete(problem);
     return check(problem, why);
 }

@@ -62,6 +62,7 @@ bool bench_known_shapes(bench_problem **list, int *count, failure *why)
 static bool read_file(const char *path, bench_problem **list, int *count, failure *why)
 {
     enum { LIMIT = 1 << 20 };
+    const int before = *count;
     FILE *file = fopen(path, "re");
     if (!file) return failure_set(why, "'%s' is no known shape, no problem and no file (%s)", path, strerror(errno));
     char *text = malloc(LIMIT + 1);
@@ -74,6 +75,7 @@ static bool read_file(const char *path, bench_problem **list, int *count, failur
         good = parse_all(text, list, count, why);
     }
     free(text);
+    if (good && *count == before) good = failure_set(why, "%s names no shape", path);
     return good;
 }
 

@@ -16,16 +16,31 @@ close()
         END { if (NR == 0) print "nothing was printed"; exit bad || NR == 0 }'
 }
 
+# What is printed counts only when it has arrived.
+tells_of_a_full_disk()
+{
+    [ -w /dev/full ] || return 0
+    ! "$program" "$@" >/dev/full 2>"$work/full" || return 1
+    grep -q 'cannot be written' "$work/full"
+}
+
 case $name in
 train) # the loss begins at ln 8, and falls
     "$program" "${4:-cpu}" 140 >"$work/found" || exit # 77: not there
     cat "$work/found"
     awk '/^step 1:/ { first = $4 } /^step 140:/ { last = $4 }
         END { exit !(first > 1.9 && first < 2.3 && last > 0 && last < 0.1) }' "$work/found"
+    tells_of_a_full_disk "${4:-cpu}" 1
+    for words in gpu "cpu many" "cpu 1.5" "cpu -1" "cpu 1 one" "cpu 1 1 1"; do
+        ! "$program" $words >"$work/found" 2>"$work/message" || exit 1
+        [ -s "$work/message" ] || exit 1
+        [ ! -s "$work/found" ] || exit 1
+    done
     exit
     ;;
 decode) # compares with itself
     "$program"
+    tells_of_a_full_disk
     exit
     ;;
 ema)
@@ -49,6 +64,16 @@ esac
 ! echo "1 two 3" | "$program" $words 2>"$work/message" || exit 1
 ! "$program" $words "$work/absent" 2>"$work/other" || exit 1
 ! "$program" $words "$work" >"$work/listed" 2>"$work/folder" || exit 1
-[ ! -w /dev/full ] || ! "$program" $words "$data/signal.txt" >/dev/full 2>&1 || exit 1
-[ "$name" != returns ] || ! echo "1 0 2" | "$program" $words 2>/dev/null || exit 1
+if [ "$name" = returns ]; then
+    printf '1 0\n2 1\n' >"$work/whole"
+    tells_of_a_full_disk $words "$work/whole"
+    ! echo "1 0 2" | "$program" $words 2>/dev/null || exit 1
+    for end in 2 -1 0.5 nan; do # an end is 0 or 1
+        ! printf '1 0\n1 %s\n' $end | "$program" $words >"$work/found" 2>"$work/end" || exit 1
+        grep -q "line 2: the second number is $end, expected 0 or 1" "$work/end"
+        [ ! -s "$work/found" ] || exit 1
+    done
+else
+    tells_of_a_full_disk $words "$data/signal.txt"
+fi
 grep -q 'not all numbers' "$work/message" && grep -q 'absent: cannot be read' "$work/other"

@@ -4,6 +4,8 @@
 
 #include <rill/rill.h>
 
+#include "numbers.h"
+
 enum { LENGTH = 64, CHANNELS = 8, STATES = 4 };
 
 static float x[LENGTH][CHANNELS], delta[LENGTH][CHANNELS], A[CHANNELS][STATES];
@@ -55,5 +57,5 @@ int main(void)
         for (int d = 0; d < CHANNELS; d++) largest = fmaxf(largest, fabsf(whole[t][d] - stepped[t][d]));
     printf("largest difference of %d steps: %g\n", LENGTH, (double)largest);
     rill_context_destroy(context);
-    return status != RILL_OK || largest > 1e-5f;
+    return !output_arrived() || status != RILL_OK || !(largest <= 1e-5f);
 }

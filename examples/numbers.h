@@ -1,4 +1,4 @@
-/* Numbers, one or more a line, from a file or standard input into memory. */
+/* Numbers, one or more a line, from a file or standard input into memory, and out again. */
 #ifndef EXAMPLES_NUMBERS_H
 #define EXAMPLES_NUMBERS_H
 
@@ -35,13 +35,19 @@ static inline numbers numbers_read(const char *path)
     return all;
 }
 
+/* Whether all that was printed has arrived: a full disk may tell at the very end. */
+static inline int output_arrived(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 1;
+    fprintf(stderr, "standard output cannot be written\n");
+    return 0;
+}
+
 /* One number a line to standard output; answers whether all of them got there. */
 static inline int numbers_write(const double *value, size_t count)
 {
     for (size_t t = 0; t < count; t++) printf("%.17g\n", value[t]);
-    if (fflush(stdout) == 0 && !ferror(stdout)) return 1;
-    fprintf(stderr, "standard output cannot be written\n");
-    return 0;
+    return output_arrived();
 }
 
 /* A number on the command line. */

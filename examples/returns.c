@@ -29,8 +29,13 @@ int main(int count, char **words)
 
     offsets[0] = 0;
     for (int64_t t = 0; t < length; t++) {
+        const double end = lines.value[2 * t + 1];
+        if (end != 0 && end != 1) {
+            fprintf(stderr, "returns: line %lld: the second number is %g, expected 0 or 1\n", (long long)t + 1, end);
+            return 1;
+        }
         reward[t] = lines.value[2 * t];
-        if (lines.value[2 * t + 1] != 0 || t + 1 == length) offsets[++episodes] = t + 1;
+        if (end == 1 || t + 1 == length) offsets[++episodes] = t + 1;
     }
     rill_scan_args scan = {
         .a = rill_tensor_view(RILL_HOST, &gamma, RILL_F64, 3, (int64_t[]){1, length, 1}, (int64_t[]){0, 0, 0}),

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbers.h"
+
 enum { BATCH = 16, LENGTH = 64, ROWS = BATCH * LENGTH, SYMBOLS = 8, CHANNELS = 32, STATES = 8 };
 
 /* What is learned, and of each its gradient, and Adam's means of the gradient and of its square. */
@@ -167,14 +169,32 @@ static void learn(int step)
         }
 }
 
+static rill_backend backend_of(const char *name)
+{
+    if (strcmp(name, "auto") == 0) return RILL_BACKEND_AUTO;
+    if (strcmp(name, "cpu") == 0) return RILL_BACKEND_CPU;
+    if (strcmp(name, "cuda") == 0) return RILL_BACKEND_CUDA;
+    fprintf(stderr, "'%s' is none of auto, cpu, cuda\n", name);
+    exit(1);
+}
+
+static int64_t whole_argument(const char *text, const char *name)
+{
+    const double number = number_argument(text, name);
+    if (number >= 0 && number <= 1e9 && floor(number) == number) return (int64_t)number;
+    fprintf(stderr, "%s: %s is not a whole number from 0 to 1e9\n", name, text);
+    exit(1);
+}
+
 int main(int count, char **words)
 {
-    const char *name = count > 1 ? words[1] : "auto";
-    const int steps = count > 2 ? atoi(words[2]) : 200;
-    rill_options options = {.backend = RILL_BACKEND_AUTO};
-    if (strcmp(name, "cpu") == 0) options.backend = RILL_BACKEND_CPU;
-    if (strcmp(name, "cuda") == 0) options.backend = RILL_BACKEND_CUDA;
-    if (count > 3) seed = (uint64_t)atoll(words[3]);
+    if (count > 4) {
+        fprintf(stderr, "usage: train [cpu|cuda|auto [STEPS [SEED]]]\n");
+        return 1;
+    }
+    const rill_options options = {.backend = backend_of(count > 1 ? words[1] : "auto")};
+    const int64_t steps = count > 2 ? whole_argument(words[2], "STEPS") : 200;
+    if (count > 3) seed = (uint64_t)whole_argument(words[3], "SEED");
     rill_context *context;
     rill_status status = rill_context_create(&options, &context);
     if (status != RILL_OK) {
@@ -194,5 +214,5 @@ int main(int count, char **words)
     }
     if (status != RILL_OK) fprintf(stderr, "%s\n", rill_last_error(context));
     rill_context_destroy(context);
-    return status != RILL_OK;
+    return !output_arrived() || status != RILL_OK;
 }

@@ -5,8 +5,8 @@
  *   - every size is >= 0, groups >= 1 and divides channels, query_heads >= 1 and divides heads, and no size or
  * address computation overflows 64 bits;
  *   - a tensor that is not given has data == NULL; one that has no elements may have it too;
- *   - tensors given lie where the backend computes (backend->memory), are aligned to their element, and have exactly
- *     the shapes written below, with any signed strides (0 too, in inputs);
+ *   - tensors given lie where the backend computes (backend->memory), are aligned to their element (c128 to 8 bytes),
+ *     and have exactly the shapes written below, with any signed strides (0 too, in inputs);
  *   - no output overlaps itself or another tensor, but for the aliases named (the very same view);
  *   - offsets on the host are ordered and span [0, length]; on the device they are not checked: clamp them.
  * Sizes may be 0: with length 0 the states are still handed on, with states 0 the skip and the gate still act.

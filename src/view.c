@@ -82,6 +82,7 @@ static rill_status check_strides(rill_context *context, const char *name, const 
         return rl_fail(context, RILL_INVALID_NULL, "%s: data is NULL, expected %s %s", name,
                        rl_shape_text(tensor, text, sizeof text), rill_dtype_name(tensor->dtype));
     }
+    /* Complex numbers are moved in pieces of 8 bytes: a whole c64, a part of a c128. */
     uintptr_t data = (uintptr_t)tensor->data, align = size > 8 ? 8 : (uintptr_t)size;
     if (data % align != 0)
         return rl_fail(context, RILL_INVALID_STRIDE, "%s: data is aligned to %d bytes, expected %d", name,

@@ -215,6 +215,27 @@ bad "unwritable output" "out: cannot write" run "$data/selective_scan_f32.safete
 [ -s "$work/out" ] && miss "an unwritable output is found after the work"
 [ -e /dev/full ] && bad "a full disk" "cannot write" run "$data/selective_scan_f32.safetensors" -o /dev/full
 
+# What is printed counts only when it has arrived.
+full()
+{
+    checks=$((checks + 1))
+    "$rill" "$@" >/dev/full 2>"$work/err"
+    status=$?
+    [ $status -eq 1 ] || miss "$* on a full disk: exit status $status, expected 1"
+    grep -q "standard output cannot be written" "$work/err" || { miss "$* on a full disk: no word of it"; cat "$work/err"; }
+}
+if [ -w /dev/full ]; then
+    for words in --help --version info "info --help" "run --help" "run $data/selective_scan_f32.safetensors" \
+        "check $data/selective_scan_f32.safetensors"; do
+        full $words
+    done
+    if "$rill" help | grep -q '^  bench'; then
+        full bench --help
+        full bench --list
+        full bench --quick --threads 1 scan:f32:1x8x8
+    fi
+fi
+
 # An output is never its own input, by any name; and a failure leaves no new file behind.
 cp "$data/selective_scan_f32.safetensors" "$work/same.safetensors"
 ln "$work/same.safetensors" "$work/hard.safetensors"
@@ -247,7 +268,9 @@ if "$rill" help | grep -q '^  bench'; then
     good "a report over an older file" bench --quick --threads 1 --json "$work/report" "$work/shapes"
     [ "$(head -c 1 "$work/report")$(tail -c 1 "$work/report")" = "{}" ] || miss "the report is not one JSON object"
     for slip in ":fly" ":delta_min=low" ": on=gpu" ": quick=yes" ": compare=all" ": mode=fast" ": fly=1" "x3" \
-        ": mark.fly=1" ": mark.triad=low" ": mark.nt-triad=.8,low" ":in_place mode=graph"; do
+        ": mark.fly=1" ": mark.triad=low" ": mark.nt-triad=.8,low" ":in_place mode=graph" x ":" ":," ":D," ":,D" \
+        ":D,,z" ":D:z" " compare=threads," " compare=,threads" " on=cpu," " mark.nt-triad=.8," ":groups=3" \
+        ":delta_min=nan" " compare=yardstick" ":groups=100000000000"; do
         bad "problem with '$slip'" . bench --quick "selective_scan:f32:1x8x8x4$slip"
         [ -s "$work/out" ] && miss "bench measures before it refuses '$slip'"
     done
@@ -255,7 +278,23 @@ if "$rill" help | grep -q '^  bench'; then
     bad "no output" "no output of scan_backward is given: no word is one of da, db, dh_init" \
         bench --quick scan_backward:f32:1x8x4
     bad "half a switch" "reverse: '2' is neither 0 nor 1" bench --quick scan:f32:1x8x4:reverse=2
-    bad "a word twice" "'h_init' is given twice" bench --quick scan:f32:1x8x4:h_init,h_init
+    for word in h_init reverse time_contiguous in_place sequences=2; do
+        bad "$word twice" "'${word%=*}' is given twice" bench --quick scan:f32:1x8x4:$word,$word
+    done
+    for key in mode=call quick=1 on=cpu compare=threads mark.triad=1; do
+        bad "$key twice" "'${key%=*}' is given twice" bench --quick "scan:f32:1x8x4 $key on=cpu,cuda mode=eager quick=0 compare=triad mark.triad=2"
+    done
+    bad "no size" "the size of channels is missing" bench --quick scan:f32:1x8x
+    bad "a graph on the cpu" "mode=graph is for the cuda backend" bench --quick --backend cpu "scan:f32:1x8x4 mode=graph"
+    [ -s "$work/out" ] && miss "bench measures before it refuses a graph"
+    bad "a terabyte" "more than a terabyte" bench --quick --backend cpu scan:f32:1x8x4 scan:f32:1000000x1000000x1
+    [ -s "$work/out" ] && miss "bench measures before it refuses the second shape"
+    printf '# no shape\n\n' >"$work/bare"
+    for file in /dev/null "$work/bare"; do
+        bad "shapes of $file" "$file names no shape" bench --quick "$file"
+        bad "shapes of $file after another" "$file names no shape" bench --quick scan:f32:1x8x4 "$file"
+    done
+    good "bench on the loop" bench --quick --threads 1 --backend loop scan:f32:0x8x4 scan:f32:1x0x4 "scan:f32:1x8x4 mode=eager"
     bad "nothing to lie over" "does not work in place" bench --quick scan_backward:f32:1x8x4:h,da,in_place
     bad "attention without a size" "the size of values is missing" bench --quick linear_attention:f32:1x8x2x4
     good "bench of attention" bench --quick --backend reference --json "$work/report" linear_attention:f32:2x16x2x8x8:gate,beta,gate_is_log,scale=0.5 \

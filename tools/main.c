@@ -70,7 +70,7 @@ static int version(void)
     return 0;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) return help(0);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(1);
@@ -79,4 +79,13 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 1, argv + 1);
     fprintf(stderr, "rill: '%s' is not a command\n", argv[1]);
     return help(0);
+}
+
+/* What was printed counts only when it has arrived: a full disk may tell at the very end. */
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+    fprintf(stderr, "rill: standard output cannot be written\n");
+    return 1;
 }

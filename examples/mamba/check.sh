@@ -57,6 +57,16 @@ cpu "$model" --score "$work/text" >"$work/score" 2>/dev/null
 grep -q '^2\.[0-9]* bits a byte, 5999 bytes$' "$work/score" || wrong "score: $(cat "$work/score")"
 cpu "$model" --score "$work/text" --block 77 2>/dev/null | cmp - "$work/score" || wrong "blocks change the score"
 
+# What is printed counts only when it has arrived.
+if [ -w /dev/full ]; then
+    for words in "--score $work/text" "--tokens 3" --help; do
+        status=0
+        cpu "$model" $words >/dev/full 2>"$work/message" || status=$?
+        [ $status -eq 1 ] && grep -q 'the output cannot be written' "$work/message" ||
+            wrong "$words on a full disk: $status and $(cat "$work/message")"
+    done
+fi
+
 # The same weights in two files with an index.
 if command -v python3 >/dev/null; then
     python3 - "$model" "$work/sharded" <<'END'
@@ -85,18 +95,46 @@ fi
 
 # What is damaged or does not match is refused, with the file, the name, what was found and what expected.
 refuses 'which model' "$program"
-refuses 'absent/config.json' "$program" "$work/absent"
+refuses 'absent/config.json: No such file' "$program" "$work/absent"
 refuses '--tokens -1: expected a whole number' "$program" "$model" --tokens -1
+refuses '--tokens 99999999999999999999: expected a whole number' "$program" "$model" --tokens 99999999999999999999
+refuses '--threads 4294967297: expected a whole number' "$program" "$model" --threads 4294967297
 refuses '--backend tpu: expected auto' "$program" "$model" --backend tpu
 refuses 'absent.txt: No such file' "$program" "$model" --backend cpu --score "$work/absent.txt"
 printf x >"$work/one"
 refuses 'has one token' "$program" "$model" --backend cpu --score "$work/one"
 refuses 'token 256, expected 0 to 255' "$program" "$model" --backend cpu --ids --prompt '1 256'
-refuses 'not all token numbers' "$program" "$model" --backend cpu --ids --prompt 'one'
+for word in one 1x 1.5 0x1 -; do
+    refuses "'$word' is not a token number" "$program" "$model" --backend cpu --ids --prompt "1 $word"
+done
+refuses "'' is not a token number" "$program" "$model" --backend cpu --ids --prompt '1,,2'
+for word in -1 256 99999999999999999999 -99999999999999999999; do
+    refuses "token $word, expected 0 to 255" "$program" "$model" --backend cpu --ids --prompt "1,$word"
+done
 head -c 2000000 "$model/model.safetensors" | broken model.safetensors
 refuses "are not within the file's" "$program" "$work/broken" --backend cpu
 head -c 5 "$model/model.safetensors" | broken model.safetensors
 refuses 'too short for a safetensors file' "$program" "$work/broken" --backend cpu
+{ cat "$model/model.safetensors"; printf x; } | broken model.safetensors
+refuses 'model.safetensors: the tensors end at byte' "$program" "$work/broken" --backend cpu
+about()
+{
+    printf '"%s":{"dtype":"F32","shape":[%s],"data_offsets":[%s]}' "$1" "$2" "$3"
+}
+# holding HEADER: a file of 16 zero bytes behind this header
+holding()
+{
+    printf "\\$(printf %03o ${#1})\0\0\0\0\0\0\0%s" "$1"
+    head -c 16 /dev/zero
+}
+holding "{$(about a 3 0,12),$(about b 2 8,16)}" | broken model.safetensors
+refuses 'b: begins at byte 8, expected 12 (it overlaps another)' "$program" "$work/broken" --backend cpu
+holding "{$(about a 2 0,8),$(about b 1 12,16)}" | broken model.safetensors
+refuses 'b: begins at byte 12, expected 8 (after a hole)' "$program" "$work/broken" --backend cpu
+holding "{$(about a 4 0,16),$(about a 4 0,16)}" | broken model.safetensors
+refuses 'model.safetensors: header: duplicate' "$program" "$work/broken" --backend cpu
+holding "{$(about a 4 0)}" | broken model.safetensors
+refuses 'a: data_offsets are not two integers' "$program" "$work/broken" --backend cpu
 printf '\377\377\377\377\377\377\377\377{}' | broken model.safetensors
 refuses 'its header has' "$program" "$work/broken" --backend cpu
 printf '\003\0\0\0\0\0\0\0{x}' | broken model.safetensors
@@ -111,6 +149,31 @@ sed 's/"state_size": 16/"state_size": -16/' "$model/config.json" | broken config
 refuses 'state_size is -16' "$program" "$work/broken" --backend cpu
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$model/config.json" | broken config.json
 refuses 'no tensor lm_head.weight' "$program" "$work/broken" --backend cpu
+for epsilon in 0 -1e-05 1e-60; do
+    sed "s/\"layer_norm_epsilon\": [^,}]*/\"layer_norm_epsilon\": $epsilon/" "$model/config.json" | broken config.json
+    refuses "layer_norm_epsilon is $epsilon, expected" "$program" "$work/broken" --backend cpu
+done
+rm "$work/broken/config.json"
+mkdir "$work/broken/config.json"
+refuses 'config.json: cannot be read' "$program" "$work/broken" --backend cpu
 echo '{' | broken config.json
 refuses 'config.json: line' "$program" "$work/broken" --backend cpu
+
+# One file goes before an index; an index names files.
+echo '{"weight_map":{"backbone.embeddings.weight":"absent.safetensors"}}' | broken model.safetensors.index.json
+cpu "$work/broken" --score "$work/text" 2>/dev/null | cmp - "$work/score" || wrong "an index goes before the one file"
+rm "$work/broken/model.safetensors"
+refuses 'absent.safetensors: No such file' "$program" "$work/broken" --backend cpu
+echo '{"weight_map":{"backbone.embeddings.weight":3}}' >"$work/broken/model.safetensors.index.json"
+refuses 'index.json: weight_map: backbone.embeddings.weight: not the name of a file' "$program" "$work/broken" --backend cpu
+echo '{}' >"$work/broken/model.safetensors.index.json"
+refuses 'index.json: weight_map is missing' "$program" "$work/broken" --backend cpu
+rm "$work/broken/model.safetensors.index.json"
+refuses 'neither model.safetensors nor model.safetensors.index.json is there' "$program" "$work/broken" --backend cpu
+
+# The usage, asked for, is no failure.
+for words in --help "$model --help" "--ids --help"; do
+    "$program" $words >"$work/out" 2>"$work/message" || wrong "$words: exit status $?"
+    grep -q '^usage: mamba-lm DIR' "$work/out" && [ ! -s "$work/message" ] || wrong "$words: $(cat "$work/message")"
+done
 exit $failed

@@ -1,25 +1,14 @@
 #include "checkpoint.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "fail.h"
-
-/* A safetensors file: 8 bytes of the header's size, the header in JSON, and the tensors' bytes. */
-typedef struct shard {
-    struct shard *next;
-    char *path;
-    const unsigned char *bytes, *data;
-    size_t size, data_size;
-    json_t *header;
-} shard;
+#include "shard.h"
 
 struct checkpoint {
     char *folder;
@@ -56,40 +45,19 @@ static bool exists(const char *path)
 static json_t *read_json(const char *path)
 {
     json_error_t error;
-    json_t *root = json_load_file(path, 0, &error);
+    FILE *file = fopen(path, "rb");
+    if (!file) fail("%s: %s", path, strerror(errno));
+    json_t *root = json_loadf(file, 0, &error);
+    if (ferror(file)) fail("%s: cannot be read", path); /* a folder */
     if (!root) fail("%s: line %d: %s", path, error.line, error.text);
+    fclose(file);
     return root;
 }
 
-static void map_file(shard *file)
-{
-    struct stat about;
-    const int descriptor = open(file->path, O_RDONLY);
-    if (descriptor < 0) fail("%s: %s", file->path, strerror(errno));
-    if (fstat(descriptor, &about) != 0 || !S_ISREG(about.st_mode)) fail("%s: not a file", file->path);
-    if (about.st_size < 8)
-        fail("%s: %lld bytes, too short for a safetensors file", file->path, (long long)about.st_size);
-    file->size = (size_t)about.st_size;
-    void *bytes = mmap(NULL, file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    close(descriptor);
-    if (bytes == MAP_FAILED) fail("%s: %s", file->path, strerror(errno));
-    file->bytes = bytes;
-}
-
+/* Keeps it among the open ones. */
 static shard *open_shard(checkpoint *opened, const char *path)
 {
-    shard *file = take(1, sizeof *file);
-    file->path = copy_of(path);
-    map_file(file);
-    uint64_t length = 0;
-    for (int k = 8; k-- > 0;) length = length << 8 | file->bytes[k];
-    if (length > file->size - 8)
-        fail("%s: its header has %llu bytes, and the file %zu", path, (unsigned long long)length, file->size);
-    json_error_t error;
-    file->header = json_loadb((const char *)file->bytes + 8, length, 0, &error);
-    if (!json_is_object(file->header)) fail("%s: header: %s", path, file->header ? "not an object" : error.text);
-    file->data = file->bytes + 8 + length;
-    file->data_size = file->size - 8 - length;
+    shard *file = shard_open(path);
     file->next = opened->shards;
     return opened->shards = file;
 }
@@ -142,14 +110,10 @@ static entry find(checkpoint *opened, const char *name)
     if (!about) fail("%s: no tensor %s", file ? file->path : opened->folder, name);
     entry found = {.path = file->path, .name = name, .shape = json_object_get(about, "shape")};
     found.dtype = json_string_value(json_object_get(about, "dtype"));
-    const json_t *offsets = json_object_get(about, "data_offsets");
-    if (!found.dtype || !json_is_array(found.shape) || json_array_size(offsets) != 2)
-        fail("%s: %s: dtype, shape or data_offsets are missing", found.path, name);
+    if (!found.dtype || !json_is_array(found.shape)) fail("%s: %s: dtype or shape is missing", found.path, name);
+    const json_t *offsets = json_object_get(about, "data_offsets"); /* the file's opening has checked them */
     const json_int_t begin = json_integer_value(json_array_get(offsets, 0));
     const json_int_t end = json_integer_value(json_array_get(offsets, 1));
-    if (begin < 0 || end < begin || (uint64_t)end > file->data_size)
-        fail("%s: %s: its bytes, %lld to %lld, are not within the file's %zu", found.path, name, (long long)begin,
-             (long long)end, file->data_size);
     if (dtype_size(found.dtype) == 0)
         fail("%s: %s: type %s, expected F32, BF16 or F16", found.path, name, found.dtype);
     found.data = file->data + begin;
@@ -238,6 +202,34 @@ checkpoint *checkpoint_open_file(const char *path)
     return opened;
 }
 
+static json_t *read_map(const char *path)
+{
+    json_t *root = read_json(path), *map = json_incref(json_object_get(root, "weight_map")), *file;
+    const char *name;
+    if (!json_is_object(map)) fail("%s: weight_map is missing", path);
+    json_object_foreach(map, name, file)
+    {
+        if (!json_is_string(file)) fail("%s: weight_map: %s: not the name of a file", path, name);
+    }
+    json_decref(root);
+    return map;
+}
+
+/* One file goes before an index, as transformers has it. */
+static void open_weights(checkpoint *opened)
+{
+    char *single = joined(opened->folder, "model.safetensors");
+    char *index = joined(opened->folder, "model.safetensors.index.json");
+    if (exists(single))
+        open_shard(opened, single);
+    else if (exists(index))
+        opened->map = read_map(index);
+    else
+        fail("%s: neither model.safetensors nor model.safetensors.index.json is there", opened->folder);
+    free(index);
+    free(single);
+}
+
 checkpoint *checkpoint_open(const char *folder)
 {
     checkpoint *opened = take(1, sizeof *opened);
@@ -247,18 +239,7 @@ checkpoint *checkpoint_open(const char *folder)
     opened->sizes = config_read(root, path);
     json_decref(root);
     free(path);
-    path = joined(folder, "model.safetensors.index.json");
-    if (exists(path)) {
-        root = read_json(path);
-        opened->map = json_incref(json_object_get(root, "weight_map"));
-        if (!json_is_object(opened->map)) fail("%s: weight_map is missing", path);
-        json_decref(root);
-    } else {
-        char *single = joined(folder, "model.safetensors");
-        open_shard(opened, single);
-        free(single);
-    }
-    free(path);
+    open_weights(opened);
     return opened;
 }
 
@@ -266,10 +247,7 @@ void checkpoint_close(checkpoint *opened)
 {
     for (shard *file = opened->shards, *next; file; file = next) {
         next = file->next;
-        json_decref(file->header);
-        munmap((void *)file->bytes, file->size);
-        free(file->path);
-        free(file);
+        shard_close(file);
     }
     json_decref(opened->map);
     free(opened->folder);

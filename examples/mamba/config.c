@@ -32,6 +32,17 @@ static void expect_word(const json_t *root, const char *path, const char *key, c
         fail("%s: %s is %s, expected %s", path, key, word ? word : "not a word", expected);
 }
 
+/* What keeps the norm of a row of zeros from dividing by 0. */
+static double epsilon_of(const json_t *root, const char *path)
+{
+    const json_t *value = json_object_get(root, "layer_norm_epsilon");
+    if (!value || json_is_null(value)) return 1e-5;
+    if (!json_is_number(value)) fail("%s: layer_norm_epsilon is not a number", path);
+    const double epsilon = json_number_value(value);
+    if (!((float)epsilon > 0)) fail("%s: layer_norm_epsilon is %g, expected a float32 above 0", path, epsilon);
+    return epsilon;
+}
+
 config config_read(const json_t *root, const char *path)
 {
     if (!json_is_object(root)) fail("%s: not a JSON object", path);
@@ -47,14 +58,11 @@ config config_read(const json_t *root, const char *path)
         .has_bias = flag_of(root, path, "use_bias", false),
         .has_conv_bias = flag_of(root, path, "use_conv_bias", true),
         .is_tied = flag_of(root, path, "tie_word_embeddings", true),
-        .epsilon = 1e-5,
+        .epsilon = epsilon_of(root, path),
     };
     sizes.channels = size_of(root, path, "intermediate_size", size_of(root, path, "expand", 2) * sizes.width);
     const char *word = json_string_value(json_object_get(root, "time_step_rank"));
     const bool is_auto = word && strcmp(word, "auto") == 0;
     sizes.rank = is_auto ? (sizes.width + 15) / 16 : size_of(root, path, "time_step_rank", (sizes.width + 15) / 16);
-    const json_t *epsilon = json_object_get(root, "layer_norm_epsilon");
-    if (epsilon && !json_is_number(epsilon)) fail("%s: layer_norm_epsilon is not a number", path);
-    if (epsilon) sizes.epsilon = json_number_value(epsilon);
     return sizes;
 }

@@ -16,6 +16,11 @@ void fail(const char *format, ...)
     exit(1);
 }
 
+void flush_output(void)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) fail("the output cannot be written");
+}
+
 void *take(size_t count, size_t size)
 {
     void *memory = calloc(count ? count : 1, size ? size : 1);

@@ -80,7 +80,7 @@ void task_generate(const task *asked, compute *on, checkpoint *opened)
         if (!is_alone) show(asked, &said[k], 0);
         putchar('\n');
     }
-    if (fflush(stdout) != 0) fail("the output cannot be written");
+    flush_output();
     tell_figures(made, on, asked->tokens > 0 ? asked->tokens - 1 : 0, elapsed);
     for (int64_t k = 0; k < texts; k++) free(said[k].tokens);
     free(said);

@@ -22,13 +22,13 @@ static const char USAGE[] =
     "\n"
     "--temperature 0 takes the likeliest token; the default is 0.8.  --block: tokens of a prompt or file at a time.";
 
-static int64_t whole(const char *option, const char *word, int64_t least)
+static int64_t whole(const char *option, const char *word, int64_t least, int64_t most)
 {
     char *end;
     errno = 0;
     const long long value = strtoll(word, &end, 10);
-    if (end == word || *end || errno || value < least)
-        fail("%s %s: expected a whole number from %lld on", option, word, (long long)least);
+    if (end == word || *end || errno || value < least || value > most)
+        fail("%s %s: expected a whole number from %lld to %lld", option, word, (long long)least, (long long)most);
     return value;
 }
 
@@ -57,6 +57,10 @@ static task task_of(int count, char **words)
         if (strncmp(word, "--", 2) != 0) {
             if (asked.folder) fail("%s: one folder is enough\n%s", word, USAGE);
             asked.folder = word;
+        } else if (strcmp(word, "--help") == 0) {
+            puts(USAGE);
+            flush_output();
+            exit(0);
         } else if (strcmp(word, "--ids") == 0) {
             asked.ids = true;
         } else if (strcmp(word, "--no-graph") == 0) {
@@ -68,19 +72,19 @@ static task task_of(int count, char **words)
             if (strcmp(word, "--prompt") == 0)
                 asked.prompts[asked.texts++] = value;
             else if (strcmp(word, "--tokens") == 0)
-                asked.tokens = whole(word, value, 0);
+                asked.tokens = whole(word, value, 0, INT64_MAX);
             else if (strcmp(word, "--temperature") == 0)
                 asked.temperature = real(word, value);
             else if (strcmp(word, "--seed") == 0)
-                asked.seed = (uint64_t)whole(word, value, 0);
+                asked.seed = (uint64_t)whole(word, value, 0, INT64_MAX);
             else if (strcmp(word, "--score") == 0)
                 asked.score = value;
             else if (strcmp(word, "--backend") == 0)
                 asked.backend = backend_of(value);
             else if (strcmp(word, "--threads") == 0)
-                asked.threads = (int32_t)whole(word, value, 0);
+                asked.threads = (int32_t)whole(word, value, 0, INT32_MAX);
             else if (strcmp(word, "--block") == 0)
-                asked.block = whole(word, value, 1);
+                asked.block = whole(word, value, 1, INT32_MAX);
             else
                 fail("%s: no such option\n%s", word, USAGE);
         }

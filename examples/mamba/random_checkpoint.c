@@ -116,12 +116,20 @@ static void finish(FILE *file, const char *name)
     if (fclose(file) != 0 || bad) fail("%s cannot be written", name);
 }
 
+static int64_t size_of(const char *word)
+{
+    char *end;
+    const long long size = strtoll(word, &end, 10);
+    if (end == word || *end || size < 1 || size > 1 << 20) fail("%s: expected a whole number from 1 to 2^20", word);
+    return size;
+}
+
 int main(int count, char **words)
 {
-    if (count != 2 && count != 5) fail("usage: random_checkpoint FOLDER [WIDTH LAYERS VOCAB]");
-    const int64_t width = count > 2 ? atoll(words[2]) : 768, layers = count > 2 ? atoll(words[3]) : 24;
-    const int64_t vocab = count > 2 ? atoll(words[4]) : 50280;
-    if (width < 1 || layers < 1 || vocab < 1) fail("sizes are whole numbers from 1 on");
+    if ((count != 2 && count != 5) || words[1][0] == '-')
+        fail("usage: random_checkpoint FOLDER [WIDTH LAYERS VOCAB]");
+    const int64_t width = count > 2 ? size_of(words[2]) : 768, layers = count > 2 ? size_of(words[3]) : 24;
+    const int64_t vocab = count > 2 ? size_of(words[4]) : 50280;
     if (mkdir(words[1], 0777) != 0 && errno != EEXIST) fail("%s: %s", words[1], strerror(errno));
     FILE *file = create(words[1], "config.json");
     fprintf(file,

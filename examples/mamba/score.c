@@ -28,6 +28,7 @@ void task_score(const task *asked, compute *on, checkpoint *opened)
     if (count == 0) fail("%s has one token, expected two at least", asked->score);
     printf("%.4f bits a %s, %lld %s\n", sum / (double)count, asked->ids ? "token" : "byte", (long long)count,
            asked->ids ? "tokens" : "bytes");
+    flush_output();
     fprintf(stderr, "%.2f s, %.0f tokens/s", elapsed, (double)count / elapsed);
     if (on->device == RILL_HOST)
         fprintf(stderr, "; rill %.1f%%, products %.1f%%", 100 * on->rill_seconds / elapsed,

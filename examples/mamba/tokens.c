@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fail.h"
@@ -34,17 +35,28 @@ void tokens_close(token_source *source)
     fclose(source->file);
 }
 
+/* What stands up to the next comma or space, as much of it as can be a number; false: the end. */
+static bool read_word(FILE *file, char *word, size_t room)
+{
+    size_t size = 0;
+    int next = fgetc(file);
+    while (isspace(next)) next = fgetc(file);
+    const bool is_there = next != EOF;
+    for (; next != EOF && next != ',' && !isspace(next); next = fgetc(file))
+        if (size + 1 < room) word[size++] = (char)(isprint(next) ? next : '?');
+    word[size] = '\0';
+    return is_there;
+}
+
 static int64_t read_number(const token_source *source, int64_t *token)
 {
-    long long value;
-    const int found = fscanf(source->file, " %lld", &value);
-    if (found == EOF && !ferror(source->file)) return 0;
-    if (found != 1) fail("%s: not all token numbers", source->name);
-    const int next = fgetc(source->file);
-    if (next != EOF && next != ',' && !isspace(next))
-        fail("%s: %lld is not the end of a token number", source->name, value);
-    if (value < 0 || value >= source->vocab)
-        fail("%s: token %lld, expected 0 to %lld", source->name, value, (long long)source->vocab - 1);
+    char word[64], *end;
+    if (!read_word(source->file, word, sizeof word)) return 0;
+    errno = 0;
+    const long long value = strtoll(word, &end, 10);
+    if (end == word || *end) fail("%s: '%s' is not a token number", source->name, word);
+    if (errno || value < 0 || value >= source->vocab)
+        fail("%s: token %s, expected 0 to %lld", source->name, word, (long long)source->vocab - 1);
     *token = value;
     return 1;
 }

@@ -33,8 +33,9 @@ enum { RILL_MAX_RANK = 6 };
 /*
  * A view: element (i0, i1, ...) lies at data + (i0 stride[0] + i1 stride[1] + ...) elements.  Strides are signed
  * and counted in elements; 0 repeats one element along an axis, which an input may do and an output may not.  Sizes
- * are 64-bit and may be 0, in which case data may be NULL.  Data is aligned to its element's size.  The view and
- * the memory stay the caller's; rill writes only through fields named as outputs.
+ * are 64-bit and may be 0, in which case data may be NULL.  Data is aligned to its element's size, c128 to 8 bytes;
+ * the 8 bytes of c64 are more than C asks of a float complex.  The view and the memory stay the caller's; rill writes
+ * only through fields named as outputs.
  */
 typedef struct rill_tensor {
     void *data;

@@ -147,6 +147,24 @@ static void broadcast_copies(void **unused)
     assert_true(many[0] == 9);
 }
 
+/* c64 and c128 at 8 bytes: c128 needs no more, c64 no less. */
+static void complex_copies(void **unused)
+{
+    double room[12] = {0}, from[12], expected[12] = {0};
+    (void)unused;
+    for (int k = 0; k < 12; k++) from[k] = k + 0.5;
+    for (int to = 0; to < 2; to++)
+        for (int at = 0; at < 2; at++) {
+            rill_tensor target = rill_tensor_1d(room + to, RILL_C128, 5);
+            rill_tensor source = rill_tensor_1d(from + at, RILL_C128, 5);
+            memset(room, 0, sizeof room);
+            memset(expected, 0, sizeof expected);
+            memcpy(expected + to, from + at, 5 * 16);
+            assert_int_equal(rill_copy(context, &target, &source), RILL_OK);
+            assert_memory_equal(room, expected, sizeof room);
+        }
+}
+
 static void refuse(const rill_tensor *destination, const rill_tensor *source, rill_status status, const char *message)
 {
     assert_int_equal(rill_copy(context, destination, source), status);
@@ -155,8 +173,8 @@ static void refuse(const rill_tensor *destination, const rill_tensor *source, ri
 
 static void bad_copies(void **unused)
 {
-    float a[64] = {0}, b[64] = {0};
-    rill_tensor to = rill_tensor_2d(a, RILL_F32, 3, 4), from = rill_tensor_2d(b, RILL_F32, 3, 4), t;
+    _Alignas(16) float a[64] = {0}, b[64] = {0};
+    rill_tensor to = rill_tensor_2d(a, RILL_F32, 3, 4), from = rill_tensor_2d(b, RILL_F32, 3, 4), t, odd;
     (void)unused;
     refuse(NULL, &from, RILL_INVALID_NULL, "destination: NULL, expected a tensor");
     refuse(&to, NULL, RILL_INVALID_NULL, "source: NULL, expected a tensor");
@@ -187,8 +205,14 @@ static void bad_copies(void **unused)
     assert_int_equal(rill_copy(context, &t, &to), RILL_OK);
     t = to, t.data = (char *)a + 2;
     refuse(&t, &from, RILL_INVALID_STRIDE, "destination: data is aligned to 2 bytes, expected 4");
+    static const rill_dtype complex_types[] = {RILL_C64, RILL_C128};
+    for (int i = 0; i < 2; i++) {
+        t = rill_tensor_1d(a, complex_types[i], 2);
+        odd = rill_tensor_1d((char *)b + 4, complex_types[i], 2);
+        refuse(&t, &odd, RILL_INVALID_STRIDE, "source: data is aligned to 4 bytes, expected 8");
+    }
     t = to, t.stride[0] = t.stride[1] = 2, t.stride[0] = 8; /* every other element: the odd ones are free */
-    rill_tensor odd = t;
+    odd = t;
     odd.data = a + 1;
     assert_int_equal(rill_copy(context, &odd, &t), RILL_OK);
 }
@@ -196,8 +220,9 @@ static void bad_copies(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(types),  cmocka_unit_test(constructors),     cmocka_unit_test(memory),
-        cmocka_unit_test(copies), cmocka_unit_test(broadcast_copies), cmocka_unit_test(bad_copies),
+        cmocka_unit_test(types),          cmocka_unit_test(constructors),     cmocka_unit_test(memory),
+        cmocka_unit_test(copies),         cmocka_unit_test(broadcast_copies), cmocka_unit_test(bad_copies),
+        cmocka_unit_test(complex_copies),
     };
     static const rill_backend backends[] = {RILL_BACKEND_CPU, RILL_BACKEND_REFERENCE, RILL_BACKEND_LOOP};
     int failed = 0;

@@ -1,14 +1,19 @@
 #!/bin/sh
-# pkgconfig.sh SOURCE BUILD LIBRARY CC...: a program outside the tree, and the examples, built by plain cc with
-# pkg-config.
+# pkgconfig.sh SOURCE BUILD LIBRARY CC...: the installed command starts; a program outside the tree, and the examples,
+# built by plain cc with pkg-config.
 . "$(dirname "$0")/install.inc.sh"
 source=$1 build=$2 library=$3
 shift 3
 command -v pkg-config >/dev/null || exit 77
 install_tree "$build"
+if [ "$PREFIX" != /usr ]; then # there the system's own search finds the library, once it is in place
+    said=$(env -u LD_LIBRARY_PATH "$root/$BINDIR/rill" --version) || die "the installed command does not start"
+    echo "$said"
+fi
 write_consumer "$work/consumer.c"
 export PKG_CONFIG_PATH="$libdir/pkgconfig"
 version=$(pkg-config --modversion rill) || die "pkg-config does not find rill"
+[ "${said:-rill $version}" = "rill $version" ] || die "the installed command says '$said', expected 'rill $version'"
 
 # Installed under DESTDIR: only rill's own prefix moves, not the folders that a static library's needs name.
 flags()

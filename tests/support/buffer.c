@@ -70,9 +70,11 @@ buffer buffer_make(rill_dtype dtype, int rank, const int64_t *shape, const layou
     b.origin = GUARD + how->lead + origin;
     while (how->align && b.origin * size % how->align != 0) b.origin++;
     b.elements = b.origin - origin + span + GUARD;
-    b.memory = aligned_alloc(256, (size_t)(b.elements * size + 255) / 256 * 256);
+    b.shift = dtype == RILL_C128 && how->lead % 2 != 0 && how->align == 0 ? 8 : 0;
+    char *whole = aligned_alloc(256, (size_t)(b.elements * size + b.shift + 255) / 256 * 256);
     b.before = malloc((size_t)(b.elements * size));
-    if (!b.memory || !b.before) abort();
+    if (!whole || !b.before) abort();
+    b.memory = whole + b.shift;
     poison_bits(dtype, bits);
     for (int64_t i = 0; i < b.elements; i++) memcpy(b.memory + i * size, bits, (size_t)size);
     b.view.data = b.memory + b.origin * size;
@@ -82,7 +84,7 @@ buffer buffer_make(rill_dtype dtype, int rank, const int64_t *shape, const layou
 
 void buffer_free(buffer *b)
 {
-    free(b->memory);
+    if (b->memory) free(b->memory - b->shift);
     free(b->before);
     *b = (buffer){0};
 }
@@ -135,23 +137,28 @@ bool buffer_unwritten(const buffer *b, int64_t *index)
     return false;
 }
 
+static rill_tensor memory_on_device(const buffer *b)
+{
+    return rill_tensor_1d_on(RILL_CUDA, (char *)b->device + b->shift, b->view.dtype, b->elements);
+}
+
 rill_status buffer_to_device(rill_context *context, buffer *b, rill_tensor *view)
 {
     size_t size = rill_dtype_size(b->view.dtype);
     rill_tensor host = rill_tensor_1d(b->memory, b->view.dtype, b->elements), device;
-    rill_status status = rill_alloc(context, (size_t)b->elements * size, &b->device);
+    rill_status status = rill_alloc(context, (size_t)b->elements * size + (size_t)b->shift, &b->device);
     if (status != RILL_OK) return status;
-    device = rill_tensor_1d_on(RILL_CUDA, b->device, b->view.dtype, b->elements);
+    device = memory_on_device(b);
     *view = b->view;
     view->device = RILL_CUDA;
-    view->data = (char *)b->device + b->origin * (int64_t)size;
+    view->data = (char *)device.data + b->origin * (int64_t)size;
     return rill_copy(context, &device, &host);
 }
 
 rill_status buffer_from_device(rill_context *context, buffer *b)
 {
     rill_tensor host = rill_tensor_1d(b->memory, b->view.dtype, b->elements);
-    rill_tensor device = rill_tensor_1d_on(RILL_CUDA, b->device, b->view.dtype, b->elements);
+    rill_tensor device = memory_on_device(b);
     rill_status status = rill_copy(context, &host, &device);
     rill_status freed = rill_free(context, b->device);
     b->device = NULL;

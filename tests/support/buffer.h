@@ -29,6 +29,7 @@ typedef struct buffer {
     char *memory;     /* host: guard, view, guard */
     char *before;     /* what memory held when the call began */
     int64_t elements; /* of memory */
+    int64_t shift;    /* bytes by which memory begins off its elements' size, which c128 may */
     int64_t origin;   /* place of the view's element 0, 0, ... in memory */
     rill_tensor view; /* on the host */
     void *device;     /* a copy of memory on the device, where asked for */
