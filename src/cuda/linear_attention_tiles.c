@@ -1,12 +1,14 @@
 /* The launcher of linear attention of bfloat16 data by chunks, all at once: says which problems its kernels take. */
 #include "linear_attention_tiles.h"
 
+#include <cudaTypedefs.h>
+
 #include "counts.h"
 #include "linear_attention_launch.h"
 
 enum {
     SEGMENT = RL_TILES_STEPS * RL_TILES_CHUNKS,
-    LEAST_LENGTH = 2 * SEGMENT /* steps: a segment is read twice */
+    LEAST_LENGTH = 1
 };
 
 static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states */
@@ -18,49 +20,85 @@ static bool is_movable(const rl_attention_view *view, int64_t lanes)
     return view->data && view->dtype == RILL_BF16 && (view->lane == 1 || lanes == 1) &&
            (uintptr_t)view->data % 16 == 0 && view->batch % 8 == 0 && view->step % 8 == 0 && view->head % 8 == 0;
 }
-/* Whether they can be stored so. */
+/* Whether the copy engine can bring tiles. */
+static bool is_copyable(const rl_attention_view *view, int64_t lanes)
+{
+    return is_movable(view, lanes) && view->batch >= 0 && view->step >= 0 && view->head >= 0;
+}
 static bool is_storable(const rl_attention_view *view, int64_t lanes)
 {
     return is_movable(view, lanes) && lanes % 8 == 0;
 }
 
+/* An axis of one element has no stride; the copy engine wants one that it could take. */
+static cuuint64_t copyable_bytes(int64_t stride, int64_t size)
+{
+    return size == 1 ? 16 : (cuuint64_t)(stride * 2);
+}
+
+static bool describe(rill_context *context, const rl_attention_inputs *in, const rl_attention_view *view,
+                     int64_t heads, int64_t lanes, CUtensorMap *map)
+{
+    cuuint64_t sizes[] = {(cuuint64_t)lanes, (cuuint64_t)in->length, (cuuint64_t)heads, (cuuint64_t)in->sequences};
+    cuuint64_t strides[] = {copyable_bytes(view->step, in->length), copyable_bytes(view->head, heads),
+                            copyable_bytes(view->batch, in->sequences)};
+    cuuint32_t box[] = {RL_TILES_WIDE, RL_TILES_STEPS, 1, 1}, each[] = {1, 1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode =
+        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, view->data, sizes, strides, box, each,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 static bool is_welcome(const rill_context *context, const rl_attention_inputs *in)
 {
     int64_t segments = rl_quotient_up(in->length, SEGMENT), blocks;
-    return rl_cuda_state_of(context)->multiplies && !in->offsets && !context->options.reproducible &&
+    return rl_cuda_state_of(context)->multiplies && !in->offsets && !context->options.reproducible && !in->down &&
            in->length >= LEAST_LENGTH && in->length < MOST_BLOCKS - SEGMENT && in->sequences > 0 && in->heads > 0 &&
            in->keys > 0 && in->values > 0 && in->keys <= RL_TILES_WIDE && in->values <= RL_TILES_WIDE &&
            !__builtin_mul_overflow(in->heads, segments, &blocks) &&
            !__builtin_mul_overflow(blocks, in->sequences, &blocks) &&
            blocks <= MOST_KEPT / (RL_TILES_WIDE * RL_TILES_WIDE * (int64_t)sizeof(float)) &&
-           is_movable(&in->q, in->keys) && is_movable(&in->k, in->keys) && is_movable(&in->v, in->values);
+           is_copyable(&in->q, in->keys) && is_copyable(&in->k, in->keys) && is_copyable(&in->v, in->values);
+}
+
+static bool describe_inputs(rill_context *context, rl_tiles_args *a)
+{
+    const rl_attention_inputs *in = &a->all.in;
+    return describe(context, in, &in->q, in->heads / in->share, in->keys, &a->q) &&
+           describe(context, in, &in->k, in->heads / in->share, in->keys, &a->k) &&
+           describe(context, in, &in->v, in->heads, in->values, &a->v);
 }
 
 /* States of all segments, and marks of all heads. */
-static rill_status take_room(rill_context *context, rl_floats_args *a, bool backward)
+static rill_status take_room(rill_context *context, rl_tiles_args *args, bool backward)
 {
+    rl_floats_args *a = &args->all;
     size_t heads = (size_t)(a->in.sequences * a->in.heads), places = heads * (size_t)a->chunks;
     size_t states = places * RL_TILES_WIDE * RL_TILES_WIDE * sizeof(float);
     rill_status status = rl_workspace_take(context, states, (void **)&a->S);
     if (status == RILL_OK && backward) status = rl_workspace_take(context, states, (void **)&a->G);
     if (status == RILL_OK) status = rl_workspace_take(context, places * 2 * sizeof(float), (void **)&a->decays);
     if (status == RILL_OK) status = rl_workspace_take(context, heads * sizeof(int32_t), (void **)&a->marks.all);
+    if (status == RILL_OK)
+        status = rl_workspace_take(context, places * RL_TILES_CHUNKS * rl_tiles_gates_bytes(), &args->gates);
     a->marks.special = a->marks.all; /* of the kernel of states: either way all of the head is run */
     return status;
 }
 
 /* Sums, and then states. */
-static rill_status launch_states(rill_context *context, rl_floats_args *a, bool backward)
+static rill_status launch_states(rill_context *context, rl_tiles_args *args, bool backward)
 {
+    rl_floats_args *a = &args->all;
     int64_t walks = a->in.sequences * a->in.heads, rows = backward ? 2 : 1;
-    void *arguments[] = {a};
+    void *arguments[] = {args}, *of_states[] = {a};
     rill_status status =
         rl_cuda_launch_early(context, rl_tiles_sum_kernel(backward), walks * a->chunks, rows, RL_TILES_THREADS,
                              rl_tiles_sum_shared(), arguments, "linear_attention: launch of sums");
     if (status != RILL_OK) return status;
     return rl_cuda_launch_early(context, rl_floats_state_kernel(RL_TILES_WIDE),
                                 walks * RL_TILES_WIDE * RL_TILES_WIDE / (4 * RL_FLOATS_STATE_THREADS), rows,
-                                RL_FLOATS_STATE_THREADS, 0, arguments, "linear_attention: launch of states");
+                                RL_FLOATS_STATE_THREADS, 0, of_states, "linear_attention: launch of states");
 }
 
 /* Forward */
@@ -84,19 +122,19 @@ static rill_status run_marked(rill_context *context, const rl_floats_args *a, co
 
 rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_args *walk, bool *taken)
 {
-    rl_floats_args a = {.in = walk->in, .y = walk->y, .S_final = walk->S_final};
-    *taken = is_welcome(context, &a.in);
+    rl_tiles_args args = {.all = {.in = walk->in, .y = walk->y, .S_final = walk->S_final}};
+    rl_floats_args *a = &args.all;
+    void *arguments[] = {&args};
+    *taken = is_welcome(context, &a->in) && describe_inputs(context, &args);
     if (!*taken) return RILL_OK;
-    a.chunks = rl_quotient_up(a.in.length, SEGMENT);
-    a.wide = is_storable(&a.y, a.in.values) ? RL_FLOATS_Y : 0;
-    rill_status status = take_room(context, &a, false);
-    if (status == RILL_OK) status = launch_states(context, &a, false);
-    void *arguments[] = {&a};
+    a->chunks = rl_quotient_up(a->in.length, SEGMENT);
+    rill_status status = take_room(context, &args, false);
+    if (status == RILL_OK) status = launch_states(context, &args, false);
     if (status == RILL_OK)
-        status = rl_cuda_launch_early(context, rl_tiles_answer_kernel(), a.in.sequences * a.in.heads * a.chunks, 1,
-                                      RL_TILES_THREADS, rl_tiles_answer_shared(), arguments,
-                                      "linear_attention: launch of answers");
-    return status == RILL_OK ? run_marked(context, &a, walk) : status;
+        status = rl_cuda_launch_early(context, rl_tiles_answer_kernel(is_storable(&a->y, a->in.values)),
+                                      a->in.sequences * a->in.heads * a->chunks, 1, RL_TILES_THREADS,
+                                      rl_tiles_answer_shared(), arguments, "linear_attention: launch of answers");
+    return status == RILL_OK ? run_marked(context, a, walk) : status;
 }
 
 /* Backward */
@@ -109,41 +147,44 @@ static rill_status take_rows(rill_context *context, const rl_attention_inputs *i
     if (__builtin_mul_overflow(in->sequences * in->length, step * (int64_t)sizeof(float), &bytes))
         return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: sums over heads take more than 2^63 bytes");
     rill_status status = rl_workspace_take(context, (size_t)bytes, sums);
-    *to = (rl_attention_view){.data = *sums,
-                              .batch = in->length * step,
-                              .step = in->down ? -step : step,
-                              .head = in->keys,
-                              .lane = 1,
-                              .dtype = RILL_F32};
+    *to = (rl_attention_view){
+        .data = *sums, .batch = in->length * step, .step = step, .head = in->keys, .lane = 1, .dtype = RILL_F32};
     return status;
+}
+
+static bool are_storable(const rl_floats_args *a)
+{
+    return (!a->dq.data || is_storable(&a->dq, a->in.keys)) && (!a->dk.data || is_storable(&a->dk, a->in.keys)) &&
+           (!a->dv.data || is_storable(&a->dv, a->in.values));
 }
 
 rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken)
 {
-    rl_floats_args a = {.in = walk->in,
-                        .dy = walk->dy,
-                        .dq = walk->dq,
-                        .dk = walk->dk,
-                        .dv = walk->dv,
-                        .dgate = walk->dgate,
-                        .dbeta = walk->dbeta,
-                        .dS_final = walk->dS_final,
-                        .dS_init = walk->dS_init};
-    *taken = is_welcome(context, &a.in) && is_movable(&a.dy, a.in.values);
+    rl_tiles_args args = {.all = {.in = walk->in,
+                                  .dy = walk->dy,
+                                  .dq = walk->dq,
+                                  .dk = walk->dk,
+                                  .dv = walk->dv,
+                                  .dgate = walk->dgate,
+                                  .dbeta = walk->dbeta,
+                                  .dS_final = walk->dS_final,
+                                  .dS_init = walk->dS_init}};
+    rl_floats_args *a = &args.all;
+    void *arguments[] = {&args};
+    *taken = is_welcome(context, &a->in) && is_copyable(&a->dy, a->in.values) && describe_inputs(context, &args) &&
+             describe(context, &a->in, &a->dy, a->in.heads, a->in.values, &args.dy);
     if (!*taken) return RILL_OK;
-    a.chunks = rl_quotient_up(a.in.length, SEGMENT);
-    rill_status status = take_room(context, &a, true);
-    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dq, &walk->q_sums);
-    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dk, &walk->k_sums);
-    a.wide = (is_storable(&a.dq, a.in.keys) ? RL_FLOATS_DQ : 0) | (is_storable(&a.dk, a.in.keys) ? RL_FLOATS_DK : 0) |
-             (is_storable(&a.dv, a.in.values) ? RL_FLOATS_DV : 0);
-    walk->marks.all = a.marks.all;
-    if (status == RILL_OK) status = launch_states(context, &a, true);
-    void *arguments[] = {&a};
+    a->chunks = rl_quotient_up(a->in.length, SEGMENT);
+    rill_status status = take_room(context, &args, true);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
+    walk->marks.all = a->marks.all;
+    if (status == RILL_OK) status = launch_states(context, &args, true);
     if (status == RILL_OK)
-        status = rl_cuda_launch_early(context, rl_tiles_back_kernel(), a.in.sequences * a.in.heads * a.chunks, 1,
-                                      RL_TILES_CHUNKS * RL_TILES_THREADS, rl_tiles_back_shared(), arguments,
-                                      "linear_attention_backward: launch of gradients");
+        status =
+            rl_cuda_launch_early(context, rl_tiles_back_kernel(are_storable(a)),
+                                 a->in.sequences * a->in.heads * a->chunks, 1, RL_TILES_CHUNKS * RL_TILES_THREADS,
+                                 rl_tiles_back_shared(), arguments, "linear_attention_backward: launch of gradients");
     return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;
 }
 
@@ -157,10 +198,10 @@ static cudaError_t raise_limit(const void *kernel, size_t shared)
 cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
-    if (!state->multiplies) return error;
-    error = raise_limit(rl_tiles_sum_kernel(false), rl_tiles_sum_shared());
-    if (error == cudaSuccess) error = raise_limit(rl_tiles_sum_kernel(true), rl_tiles_sum_shared());
-    if (error == cudaSuccess) error = raise_limit(rl_tiles_answer_kernel(), rl_tiles_answer_shared());
-    if (error == cudaSuccess) error = raise_limit(rl_tiles_back_kernel(), rl_tiles_back_shared());
+    for (int i = 0; i < 2 && state->multiplies && error == cudaSuccess; i++) {
+        error = raise_limit(rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
+        if (error == cudaSuccess) error = raise_limit(rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
+        if (error == cudaSuccess) error = raise_limit(rl_tiles_back_kernel(i), rl_tiles_back_shared());
+    }
     return error;
 }

@@ -21,25 +21,13 @@ namespace
 
 using namespace attention_tiles;
 
-constexpr int SUM_STAGES = 3, STAGES = 2;
-
-/* All chunks' gates, by a warpgroup; ends with a barrier. */
-__device__ __forceinline__ void make_gates(Gates *gates, const Task &task, int chunks)
-{
-    const int i = (int)threadIdx.x % STEPS;
-    for (int chunk = (int)threadIdx.x / STEPS; chunk < CHUNKS; chunk += THREADS / STEPS)
-        start_gates(gates[chunk], task.args.in, task.span(), task.head(), task.first(chunk), i);
-    __syncthreads(); /* what the blocks multiply to is there */
-    for (int chunk = (int)threadIdx.x / STEPS; chunk < CHUNKS; chunk += THREADS / STEPS)
-        finish_gates(gates[chunk], i);
-    __syncthreads(); /* all gates are there */
-}
+constexpr int SUM_STAGES = 2, STAGES = 2;
 
 /* Sums */
 
 struct SumLayout {
     static constexpr int STAGE = 2 * TILE, GATES = SUM_STAGES * STAGE, WEIGHTS = GATES + CHUNKS * (int)sizeof(Gates);
-    static constexpr int BYTES = WEIGHTS + SEGMENT * (int)sizeof(float);
+    static constexpr int FULL = WEIGHTS + SEGMENT * (int)sizeof(float), BYTES = FULL + SUM_STAGES * 8;
 };
 
 struct Sums {
@@ -52,76 +40,98 @@ struct Sums {
     {
         return later ? chunks - 1 - n : n;
     }
-    /* One group of copies, also where there is nothing to copy. */
+    __device__ __forceinline__ char *stage(int n) const
+    {
+        return shared + n % SUM_STAGES * SumLayout::STAGE;
+    }
+    __device__ __forceinline__ uint64_t *full(int n) const
+    {
+        return (uint64_t *)(shared + SumLayout::FULL) + n % SUM_STAGES;
+    }
+    __device__ __forceinline__ Gates *gates() const
+    {
+        return (Gates *)(shared + SumLayout::GATES);
+    }
+    __device__ __forceinline__ float *weights() const
+    {
+        return (float *)(shared + SumLayout::WEIGHTS);
+    }
+    /* By one thread. */
     __device__ __forceinline__ void load(int n) const
     {
-        const rl_floats_args &args = task.args;
-        const rl_attention_view &right = later ? args.in.q : args.in.k, &left = later ? args.dy : args.in.v;
-        if (n < chunks) {
-            char *const to = shared + n % SUM_STAGES * SumLayout::STAGE;
-            const int chunk = chunk_of(n), steps = task.steps(chunk);
-            load_tile(to, right, task.at(right, task.query_head(), chunk), steps, args.in.keys, false);
-            load_tile(to + TILE, left, task.at(left, task.head(), chunk), steps, args.in.values, false);
-        }
-        close_copies();
+        if (n >= chunks) return;
+        barrier_expect(full(n), 2 * TILE);
+        task.load(stage(n), later ? task.tiles.q : task.tiles.k, task.query_head(), chunk_of(n), full(n));
+        task.load(stage(n) + TILE, later ? task.tiles.dy : task.tiles.v, task.head, chunk_of(n), full(n));
     }
-    __device__ __forceinline__ void weigh(float *weights, const Gates *gates) const
+    __device__ __forceinline__ void start() const
     {
-        for (int i = (int)threadIdx.x; i < SEGMENT; i += THREADS) {
-            const Gates &own = gates[i / STEPS];
-            weights[i] = later ? own.from_begin[i % STEPS] * (float)task.args.in.scale
-                               : own.to_end[i % STEPS] * own.beta[i % STEPS];
-        }
+        if (threadIdx.x > 0) return;
+        for (int n = 0; n < SUM_STAGES; n++) barrier_init(full(n), 1);
+        barrier_publish();
+        for (int n = 0; n < SUM_STAGES; n++) load(n);
     }
-    __device__ __forceinline__ void run(float (&S)[32], const Gates *gates, const float *weights) const
+    /* All chunks' gates, for the kernels behind this one, too; ends with a barrier. */
+    __device__ __forceinline__ void make_gates() const
+    {
+        const int i = (int)threadIdx.x % STEPS, begin = (int)threadIdx.x / STEPS;
+        const Span span(task.args.in, task.sequence);
+#pragma unroll 1
+        for (int chunk = begin; chunk < CHUNKS; chunk += THREADS / STEPS)
+            start_gates(gates()[chunk], task.args.in, span, task.head, task.first(chunk), i);
+        __syncthreads(); /* what the blocks multiply to is there */
+        for (int chunk = begin; chunk < CHUNKS; chunk += THREADS / STEPS) {
+            finish_gates(gates()[chunk], (float)task.args.in.scale, i);
+            const Gates &own = gates()[chunk];
+            weights()[chunk * STEPS + i] = later ? own.back_weight[i] : own.sum_weight[i];
+        }
+        __syncthreads(); /* all gates are there */
+        if (later) return;
+        uint4 *const to = (uint4 *)task.gates(0);
+        for (int at = (int)threadIdx.x; at < CHUNKS * (int)(sizeof(Gates) / sizeof(uint4)); at += THREADS)
+            to[at] = ((const uint4 *)gates())[at];
+        if (threadIdx.x > 0) return;
+        double carry = 1;
+        for (int chunk = 0; chunk < chunks; chunk++) carry *= gates()[chunk].product();
+        const float first = (float)carry;
+        *(float2 *)(task.args.decays + (int64_t)blockIdx.x * 2) = float2{first, (float)(carry - first)};
+        if (task.segment == 0) task.args.marks.all[task.walk] = 0;
+    }
+    __device__ __forceinline__ void run(float (&S)[32]) const
     {
         const Place own;
         clear(S);
 #pragma unroll 1
         for (int n = 0; n < chunks; n++) {
             const int chunk = chunk_of(n);
-            char *const right = shared + n % SUM_STAGES * SumLayout::STAGE, *const left = right + TILE;
             Addition<true> addition;
-            wait_copies<SUM_STAGES - 1>();
-            shared_publish();
-            __syncthreads(); /* the chunk's tiles are there */
-            addition.prepare(left, weights + chunk * STEPS, own);
-            scale_all(S, (float)gates[chunk].product());
-            addition.start(S, right);
+            barrier_wait(full(n), n / SUM_STAGES & 1);
+            addition.prepare(stage(n) + TILE, weights() + chunk * STEPS, own);
+            scale_all(S, gates()[chunk].carried);
+            addition.start(S, stage(n));
             products_wait<0>();
             addition.stay();
             hold(S);
+            if (n + SUM_STAGES >= chunks) continue;
             __syncthreads(); /* the tiles are no longer needed */
-            load(n + SUM_STAGES);
+            if (threadIdx.x == 0) load(n + SUM_STAGES);
         }
     }
 };
 
 template <bool BACKWARD>
-__global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__ rl_floats_args args)
+__global__ void __launch_bounds__(THREADS, 5) sum_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
         const Task task(args);
-        char *const shared = (char *)dynamic_shared;
-        Gates *const gates = (Gates *)(shared + SumLayout::GATES);
-        float *const weights = (float *)(shared + SumLayout::WEIGHTS);
-        const Sums sums = {task, BACKWARD && blockIdx.y == 1, task.chunks(), shared};
-        for (int n = 0; n < SUM_STAGES; n++) sums.load(n);
-        make_gates(gates, task, sums.chunks);
-        sums.weigh(weights, gates);
-        if (threadIdx.x == 0 && !sums.later) {
-            double carry = 1;
-            for (int chunk = 0; chunk < sums.chunks; chunk++) carry *= gates[chunk].product();
-            const float first = (float)carry;
-            *(float2 *)(args.decays + (int64_t)blockIdx.x * 2) = float2{first, (float)(carry - first)};
-            if (task.segment == 0) args.marks.all[task.walk] = 0;
-        }
-        __syncthreads(); /* the weights are there */
+        const Sums sums = {task, BACKWARD && blockIdx.y == 1, task.chunks(), (char *)dynamic_shared};
+        sums.start();
+        sums.make_gates();
         float S[32];
-        sums.run(S, gates, weights);
-        float *const to = (sums.later ? args.G : args.S) + (int64_t)blockIdx.x * (WIDE * WIDE);
+        sums.run(S);
+        float *const to = (sums.later ? args.all.G : args.all.S) + (int64_t)blockIdx.x * (WIDE * WIDE);
         const Place own;
 #pragma unroll
         for (int i = 0; i < 32; i++) to[state_place(i, own)] = S[i];
@@ -131,11 +141,12 @@ __global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__
 /* Answers */
 
 struct Layout {
-    static constexpr int Q = 0, K = TILE, V = 2 * TILE, STAGE = 3 * TILE;
-    static constexpr int GATES = STAGES * STAGE, BYTES = GATES + CHUNKS * (int)sizeof(Gates) + 2 * SEGMENT * 4;
+    static constexpr int Q = 0, K = TILE, V = 2 * TILE, GATES = 3 * TILE, STAGE = GATES + GATES_ROOM;
+    static constexpr int FULL = STAGES * STAGE, BYTES = FULL + STAGES * 8;
 };
 
-struct Answers {
+/* PIECES: y is stored 16 bytes at a time. */
+template <bool PIECES> struct Answers {
     const Task &task;
     const int chunks;
     char *const shared;
@@ -148,25 +159,33 @@ struct Answers {
     {
         return shared + chunk % STAGES * Layout::STAGE;
     }
-    __device__ __forceinline__ const Gates &gates(int chunk) const
+    __device__ __forceinline__ uint64_t *full(int chunk) const
     {
-        return ((const Gates *)(shared + Layout::GATES))[chunk];
+        return (uint64_t *)(shared + Layout::FULL) + chunk % STAGES;
     }
-    __device__ __forceinline__ float *weights() const
+    __device__ __forceinline__ Gates &gates(int chunk) const
     {
-        return (float *)(shared + Layout::GATES + CHUNKS * (int)sizeof(Gates));
+        return *(Gates *)(stage(chunk) + Layout::GATES);
     }
+    /* By one thread. */
     __device__ __forceinline__ void load(int chunk) const
     {
-        const rl_attention_inputs &in = task.args.in;
-        if (chunk < chunks) {
-            char *const to = stage(chunk);
-            const int steps = task.steps(chunk);
-            load_tile(to + Layout::Q, in.q, task.at(in.q, task.query_head(), chunk), steps, in.keys, true);
-            load_tile(to + Layout::K, in.k, task.at(in.k, task.query_head(), chunk), steps, in.keys, true);
-            load_tile(to + Layout::V, in.v, task.at(in.v, task.head(), chunk), steps, in.values, true);
+        if (chunk >= chunks) return;
+        char *const to = stage(chunk);
+        barrier_expect(full(chunk), Layout::GATES + sizeof(Gates));
+        bytes_load(&gates(chunk), task.gates(chunk), sizeof(Gates), full(chunk));
+        task.load(to + Layout::Q, task.tiles.q, task.query_head(), chunk, full(chunk));
+        task.load(to + Layout::K, task.tiles.k, task.query_head(), chunk, full(chunk));
+        task.load(to + Layout::V, task.tiles.v, task.head, chunk, full(chunk));
+    }
+    __device__ __forceinline__ void start() const
+    {
+        if (threadIdx.x == 0) {
+            for (int chunk = 0; chunk < STAGES; chunk++) barrier_init(full(chunk), 1);
+            barrier_publish();
+            for (int chunk = 0; chunk < STAGES; chunk++) load(chunk);
         }
-        close_copies();
+        __syncthreads(); /* the barriers are there */
     }
     /* Pᵀ as bfloat16 numbers, by words of a store. */
     __device__ __forceinline__ void mix(uint32_t (&words)[BLOCKS / 2][4], int chunk) const
@@ -188,21 +207,23 @@ struct Answers {
             near[upper] = g.within(row / BLOCK, row % BLOCK, own.pair() * 2);
             near[upper].x *= g.beta[row];
             near[upper].y *= g.beta[row];
-            far[upper] = g.after[row] * g.beta[row];
+            far[upper] = g.worth[row];
         }
         products_wait<0>();
         hold(P);
 #pragma unroll
         for (int block = 0; block < BLOCKS; block++) {
+            words[block / 2][block % 2 * 2] = words[block / 2][block % 2 * 2 + 1] = 0;
+            if (block < own.warp() * 2) continue;
             const float2 until = ((const float2 *)g.until)[block * 4 + own.pair()];
 #pragma unroll
             for (int upper = 0; upper < 2; upper++) {
                 const int early = own.warp() * 2 + upper, at = block * 4 + upper * 2;
                 const float over = far[upper] * g.between[early][block];
-                float first = P[at] * (over * until.x), second = P[at + 1] * (over * until.y);
-                if (block == early) first = P[at] * near[upper].x, second = P[at + 1] * near[upper].y;
-                if (block < early) first = second = 0;
-                words[block / 2][block % 2 * 2 + upper] = pack_bfloats(first, second);
+                float2 decay = {over * until.x, over * until.y};
+                if (block == early) decay = near[upper];
+                if (block >= early)
+                    words[block / 2][block % 2 * 2 + upper] = pack_bfloats(P[at] * decay.x, P[at + 1] * decay.y);
             }
         }
     }
@@ -246,9 +267,9 @@ struct Answers {
     __device__ __forceinline__ void store(const float (&Y)[32], int chunk) const
     {
         const rl_floats_args &args = task.args;
-        const int64_t base = task.at(args.y, task.head(), chunk);
+        const int64_t base = task.at(args.y, task.head, chunk);
         const int steps = task.steps(chunk);
-        if (args.wide & RL_FLOATS_Y) {
+        if constexpr (PIECES) {
             char *const rows = stage(chunk) + Layout::K;
 #pragma unroll
             for (int block = 0; block < BLOCKS; block += 2) {
@@ -262,13 +283,13 @@ struct Answers {
             }
             __syncthreads(); /* the rows are there */
             store_tile(rows, args.y, base, steps, args.in.values);
-            return;
-        }
+        } else {
 #pragma unroll
-        for (int i = 0; i < 32; i++) {
-            const int step = i / 4 * 8 + own.pair() * 2 + i % 2, value = own.row(i / 2 % 2);
-            if (step < steps && value < args.in.values)
-                store_any(args.y.data, args.y.dtype, base + step * args.y.step + value * args.y.lane, Y[i]);
+            for (int i = 0; i < 32; i++) {
+                const int step = i / 4 * 8 + own.pair() * 2 + i % 2, value = own.row(i / 2 % 2);
+                if (step < steps && value < args.in.values)
+                    store_any(args.y.data, args.y.dtype, base + step * args.y.step + value * args.y.lane, Y[i]);
+            }
         }
     }
     /* Whether products may not be used; of all threads together, once a state is known. */
@@ -288,16 +309,14 @@ struct Answers {
         const Gates &g = gates(chunk);
         float Y[32];
         uint32_t words[BLOCKS / 2][4];
-        wait_copies<STAGES - 1>();
-        shared_publish();
-        __syncthreads(); /* the chunk's tiles are there */
+        barrier_wait(full(chunk), chunk / STAGES & 1);
         unwelcome = is_unwelcome(S, chunk) || unwelcome;
         mix(words, chunk);
         read_state(Y, S, chunk);
         {
             Addition<false> addition;
-            addition.prepare(v, weights() + chunk * STEPS, own);
-            scale_all(S, (float)g.product());
+            addition.prepare(v, g.sum_weight, own);
+            scale_all(S, g.carried);
             addition.start(S, k);
             decay(Y, g);
             products_wait<0>();
@@ -325,29 +344,28 @@ struct Answers {
         scale_all(Y, (float)task.args.in.scale);
         look_at(finite, Y);
         store(Y, chunk);
-        __syncthreads(); /* the stage is no longer needed */
-        load(chunk + STAGES);
+        if (chunk + STAGES >= chunks) return;
+        shared_publish(); /* before the copy engine writes there again */
+        __syncthreads();  /* the stage is no longer needed */
+        if (threadIdx.x == 0) load(chunk + STAGES);
     }
 };
 
-__global__ void __launch_bounds__(THREADS, 4) answer_kernel(const __grid_constant__ rl_floats_args args)
+template <bool PIECES>
+__global__ void __launch_bounds__(THREADS, 4) answer_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
         const Task task(args);
-        const Answers answers(task, (char *)dynamic_shared);
-        for (int chunk = 0; chunk < STAGES; chunk++) answers.load(chunk);
+        const Answers<PIECES> answers(task, (char *)dynamic_shared);
         float S[32], finite = 0;
-        load_state(S, args.S + (int64_t)blockIdx.x * (WIDE * WIDE), answers.own);
-        make_gates((Gates *)((char *)dynamic_shared + Layout::GATES), task, answers.chunks);
-        for (int i = (int)threadIdx.x; i < SEGMENT; i += THREADS)
-            answers.weights()[i] =
-                answers.gates(i / STEPS).to_end[i % STEPS] * answers.gates(i / STEPS).beta[i % STEPS];
         bool unwelcome = false;
+        answers.start();
+        load_state(S, args.all.S + (int64_t)blockIdx.x * (WIDE * WIDE), answers.own);
 #pragma unroll 1
         for (int chunk = 0; chunk < answers.chunks; chunk++) answers.run_chunk(S, finite, unwelcome, chunk);
-        if (unwelcome || finite != 0) args.marks.all[task.walk] = 1;
+        if (unwelcome || finite != 0) args.all.marks.all[task.walk] = 1;
     }
 }
 
@@ -358,9 +376,9 @@ const void *rl_tiles_sum_kernel(bool backward)
     return backward ? kernel_address<sum_kernel<true>>() : kernel_address<sum_kernel<false>>();
 }
 
-const void *rl_tiles_answer_kernel(void)
+const void *rl_tiles_answer_kernel(bool pieces)
 {
-    return kernel_address<answer_kernel>();
+    return pieces ? kernel_address<answer_kernel<true>>() : kernel_address<answer_kernel<false>>();
 }
 
 size_t rl_tiles_sum_shared(void)
@@ -371,4 +389,9 @@ size_t rl_tiles_sum_shared(void)
 size_t rl_tiles_answer_shared(void)
 {
     return Layout::BYTES;
+}
+
+size_t rl_tiles_gates_bytes(void)
+{
+    return sizeof(Gates);
 }

@@ -5,12 +5,11 @@
  *     sums      what each segment adds to a state of zero, and backward to a gradient of zero
  *     states    from segment to segment: the float32 kernels' own
  *     answers   y of each segment, chunk by chunk, or the gradients of each chunk
- *
- * They take an rl_floats_args, whose `chunks` are segments here, and whose `wide` says what is stored in pieces of 16
- * bytes.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_TILES_H
 #define RL_CUDA_LINEAR_ATTENTION_TILES_H
+
+#include <cuda.h>
 
 #include "linear_attention_floats.h"
 
@@ -25,13 +24,23 @@ enum {
     RL_TILES_THREADS = 128 /* of a block; backward for each chunk of it */
 };
 
-/* A block a segment, segments first, then heads, then sequences; sums backward by two rows. */
+typedef struct rl_tiles_args {
+    rl_floats_args all;      /* whose `chunks` are segments; as the kernel of states takes it */
+    CUtensorMap q, k, v, dy; /* tiles of RL_TILES_STEPS steps */
+    void *gates;             /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
+} rl_tiles_args;
+
+/*
+ * Take an rl_tiles_args; a block a segment, segments first, then heads, then sequences; sums backward by two rows.
+ * `pieces`: all results are stored 16 bytes at a time.
+ */
 const void *rl_tiles_sum_kernel(bool backward);
-const void *rl_tiles_answer_kernel(void);
-const void *rl_tiles_back_kernel(void);
+const void *rl_tiles_answer_kernel(bool pieces);
+const void *rl_tiles_back_kernel(bool pieces);
 size_t rl_tiles_sum_shared(void);
 size_t rl_tiles_answer_shared(void);
 size_t rl_tiles_back_shared(void);
+size_t rl_tiles_gates_bytes(void); /* of a chunk */
 
 #ifdef __cplusplus
 }

@@ -16,41 +16,34 @@ namespace
 
 using namespace attention_tiles;
 
-__global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_constant__ rl_floats_args args)
+template <bool PIECES>
+__global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
         const Task task(args);
         const int chunk = __shfl_sync(ALL, (int)threadIdx.x / THREADS, 0), chunks = task.chunks();
-        Gradients gradients(task, (char *)dynamic_shared, chunk);
-        gradients.load();
-        if (gradients.own.thread < STEPS)
-            start_gates(gradients.notes().gates, args.in, task.span(), task.head(), task.first(chunk),
-                        gradients.own.thread);
-        await_copies();
-        shared_publish();
-        __syncthreads(); /* the tiles and the blocks' gates are there */
-        gradients.prepare_weights();
-        __syncthreads(); /* all gates are there */
+        Gradients<PIECES> gradients(task, (char *)dynamic_shared, chunk);
         bool bad = false;
+        if (gradients.own.thread == 0 && chunk < chunks) gradients.load();
+        __syncthreads(); /* the barriers are there */
         if (chunk < chunks) bad = gradients.is_unwelcome(gradients.make_states(chunks));
         shared_publish();
         __syncthreads(); /* the states are there, and a chunk's tiles are its own */
         if (chunk >= chunks) return;
         gradients.run();
-        gradients.meet(); /* the sums for the gates are there */
         bad = bad || gradients.finite != 0;
-        if (args.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
-        if (bad) args.marks.all[task.walk] = 1;
+        if (args.all.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
+        if (bad) args.all.marks.all[task.walk] = 1;
     }
 }
 
 } // namespace
 
-const void *rl_tiles_back_kernel(void)
+const void *rl_tiles_back_kernel(bool pieces)
 {
-    return kernel_address<back_kernel>();
+    return pieces ? kernel_address<back_kernel<true>>() : kernel_address<back_kernel<false>>();
 }
 
 size_t rl_tiles_back_shared(void)

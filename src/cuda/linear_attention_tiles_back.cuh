@@ -31,8 +31,6 @@ constexpr int WARPS = THREADS / 32;
 /* What a chunk keeps besides its tiles. */
 struct Notes {
     Gates gates;
-    float sum_weights[STEPS],
-        back_weights[STEPS];         /* what a step's k, and q, is worth at the chunk's end, and begin */
     float read[STEPS], given[STEPS]; /* u, w */
     float pairs[WARPS][STEPS];       /* sums over N */
     float cross[WARPS];              /* <G, S> */
@@ -40,10 +38,12 @@ struct Notes {
 
 struct BackLayout {
     static constexpr int Q = 0, K = TILE, V = 2 * TILE, DY = 3 * TILE, S = 4 * TILE, G = 5 * TILE, CHUNK = 6 * TILE;
-    static constexpr int NOTES = CHUNKS * CHUNK, BYTES = NOTES + CHUNKS * (int)sizeof(Notes);
+    static constexpr int NOTES = CHUNKS * CHUNK, FULL = NOTES + CHUNKS * (int)sizeof(Notes),
+                         BYTES = FULL + CHUNKS * 8;
 };
 
-struct Gradients {
+/* PIECES: all gradients are stored 16 bytes at a time. */
+template <bool PIECES> struct Gradients {
     const Task &task;
     const rl_floats_args &args;
     char *const shared;
@@ -77,23 +77,21 @@ struct Gradients {
         barrier_meet_numbered(1 + chunk, THREADS);
     }
 
+    __device__ __forceinline__ uint64_t *full(int of) const
+    {
+        return (uint64_t *)(shared + BackLayout::FULL) + of;
+    }
+    /* By one thread. */
     __device__ __forceinline__ void load() const
     {
-        const int steps = task.steps(chunk);
-        const rl_attention_inputs &in = args.in;
-        load_tile(tile(BackLayout::Q), in.q, task.at(in.q, task.query_head(), chunk), steps, in.keys, true);
-        load_tile(tile(BackLayout::K), in.k, task.at(in.k, task.query_head(), chunk), steps, in.keys, true);
-        load_tile(tile(BackLayout::V), in.v, task.at(in.v, task.head(), chunk), steps, in.values, true);
-        load_tile(tile(BackLayout::DY), args.dy, task.at(args.dy, task.head(), chunk), steps, in.values, true);
-    }
-    __device__ __forceinline__ void prepare_weights() const
-    {
-        const int i = own.thread;
-        if (i >= STEPS) return;
-        Notes &n = notes();
-        finish_gates(n.gates, i);
-        n.sum_weights[i] = n.gates.to_end[i] * n.gates.beta[i];
-        n.back_weights[i] = n.gates.from_begin[i] * (float)args.in.scale;
+        barrier_init(full(chunk), 1);
+        barrier_publish();
+        barrier_expect(full(chunk), 4 * TILE + sizeof(Gates));
+        bytes_load(&notes().gates, task.gates(chunk), sizeof(Gates), full(chunk));
+        task.load(tile(BackLayout::Q), task.tiles.q, task.query_head(), chunk, full(chunk));
+        task.load(tile(BackLayout::K), task.tiles.k, task.query_head(), chunk, full(chunk));
+        task.load(tile(BackLayout::V), task.tiles.v, task.head, chunk, full(chunk));
+        task.load(tile(BackLayout::DY), task.tiles.dy, task.head, chunk, full(chunk));
     }
 
     /* States */
@@ -146,14 +144,16 @@ struct Gradients {
             float S[32];
             load_state(S, args.S + place, own);
 #pragma unroll 1
-            for (int n = 0; n < chunk; n++) pass(S, n, BackLayout::V, BackLayout::K, notes(n).sum_weights);
+            for (int n = 0; n < chunk; n++) pass(S, n, BackLayout::V, BackLayout::K, notes(n).gates.sum_weight);
+            barrier_wait(full(chunk), 0);
             if (notes().gates.fades()) large = exceeds(S);
             keep(S_words, S, BackLayout::S);
         }
         float G[32];
         load_state(G, args.G + place, own);
 #pragma unroll 1
-        for (int n = chunks - 1; n > chunk; n--) pass(G, n, BackLayout::DY, BackLayout::Q, notes(n).back_weights);
+        for (int n = chunks - 1; n > chunk; n--)
+            pass(G, n, BackLayout::DY, BackLayout::Q, notes(n).gates.back_weight);
         if (notes().gates.fades()) large = large || exceeds(G);
         keep(G_words, G, BackLayout::G);
         if (args.dgate.data) cross(G, S_words);
@@ -194,18 +194,22 @@ struct Gradients {
         products_commit();
     }
     /* sums += mixed steps of a tile. */
-    __device__ __forceinline__ void add_mixed(float (&sums)[32], uint32_t (&mix)[TURNS][4], int right) const
+    __device__ __forceinline__ void add_mixed(float (&sums)[32], const uint32_t (&mix)[TURNS][4], int right) const
     {
-        hold(mix);
-        hold(sums);
         products_fence();
 #pragma unroll
         for (int turn = 0; turn < TURNS; turn++)
             product_of_registers<BF16, WIDE, true>(sums, mix[turn], across(tile(right), turn), true);
         products_commit();
-        products_wait<0>();
-        hold(mix);
-        hold(sums);
+    }
+    /* The same where the mixed steps are the columns of a tile. */
+    __device__ __forceinline__ void add_mixed(float (&sums)[32], int mix, int right) const
+    {
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            product_of_tiles<BF16, WIDE, true, true>(sums, across(tile(mix), turn), across(tile(right), turn), true);
+        products_commit();
     }
     __device__ __forceinline__ void scale_rows(float (&sums)[32], const float *factor) const
     {
@@ -229,85 +233,48 @@ struct Gradients {
             total[upper] += __shfl_xor_sync(ALL, total[upper], 2);
         }
     }
-    __device__ __forceinline__ void note_rows(float *to, const float (&total)[2], const float *factor,
-                                              float number) const
+    __device__ __forceinline__ void note_rows(float *to, const float (&total)[2], const float *factor) const
     {
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
-            if (own.pair() == 0) to[own.row(upper)] = total[upper] * factor[own.row(upper)] * number;
+            if (own.pair() == 0) to[own.row(upper)] = total[upper] * factor[own.row(upper)];
     }
-    /* By way of a tile that nothing of the chunk reads any more, once its threads have met. */
-    __device__ __forceinline__ void store(float (&sums)[32], const rl_attention_view &to, bool pieces, int head,
-                                          int64_t lanes, int by)
+    /* By way of a tile that nothing of the chunk reads any more: its threads meet before `stage`, and behind it. */
+    __device__ __forceinline__ void stage(float (&sums)[32], int by)
+    {
+        look_at(finite, sums);
+        if constexpr (PIECES) {
+            uint32_t words[BLOCKS / 2][4];
+            keep(words, sums, by);
+        }
+    }
+    __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to, int head,
+                                          int64_t lanes, int by) const
     {
         const int64_t base = task.at(to, head, chunk);
         const int steps = task.steps(chunk);
-        look_at(finite, sums);
-        if (pieces) {
-            uint32_t words[BLOCKS / 2][4];
-            meet(); /* the tile is no longer needed */
-            keep(words, sums, by);
-            meet(); /* the rows are there */
+        if constexpr (PIECES) {
             store_tile(tile(by), to, base, steps, lanes);
-            return;
-        }
+        } else {
 #pragma unroll
-        for (int i = 0; i < 32; i++) {
-            const int step = own.row(i / 2 % 2), lane = i / 4 * 8 + own.pair() * 2 + i % 2;
-            if (step < steps && lane < lanes)
-                store_any(to.data, to.dtype, base + step * to.step + lane * to.lane, sums[i]);
+            for (int i = 0; i < 32; i++) {
+                const int step = own.row(i / 2 % 2), lane = i / 4 * 8 + own.pair() * 2 + i % 2;
+                if (step < steps && lane < lanes)
+                    store_any(to.data, to.dtype, base + step * to.step + lane * to.lane, sums[i]);
+            }
         }
     }
     __device__ __forceinline__ int gradient_head() const
     {
-        return args.in.share > 1 ? task.head() : task.query_head();
-    }
-
-    __device__ __forceinline__ void make_dq()
-    {
-        const Gates &g = notes().gates;
-        float sums[32], M[32];
-        uint32_t mix[TURNS][4];
-        read_state<true>(sums, BackLayout::DY, BackLayout::S);
-        multiply_steps(M, BackLayout::DY, BackLayout::V);
-        products_wait<1>();
-        hold(sums);
-        if (args.dgate.data) {
-            float total[2];
-            dot_rows(total, sums, BackLayout::Q);
-            note_rows(notes().read, total, g.from_begin, (float)args.in.scale);
-        }
-        scale_rows(sums, g.from_begin);
-        products_wait<0>();
-        hold(M);
-#pragma unroll
-        for (int upper = 0; upper < 2; upper++) {
-            const int row = own.row(upper), late = own.warp() * 2 + upper;
-            const float2 near = g.within_until(late, own.pair() * 2, row % BLOCK);
-            const float until = g.until[row];
-#pragma unroll
-            for (int block = 0; block < BLOCKS; block++) {
-                const int at = block * 4 + upper * 2, pair = block * 4 + own.pair();
-                const float2 after = ((const float2 *)g.after)[pair], beta = ((const float2 *)g.beta)[pair];
-                const float over = until * g.between[block][late];
-                float first = M[at] * (over * after.x * beta.x), second = M[at + 1] * (over * after.y * beta.y);
-                if (block == late) first = M[at] * near.x * beta.x, second = M[at + 1] * near.y * beta.y;
-                if (block > late) first = second = 0;
-                mix[block / 2][block % 2 * 2 + upper] = pack_bfloats(first, second);
-            }
-        }
-        add_mixed(sums, mix, BackLayout::K);
-        scale_all(sums, (float)args.in.scale);
-        if (args.dq.data)
-            store(sums, args.dq, args.wide & RL_FLOATS_DQ, gradient_head(), args.in.keys, BackLayout::S);
+        return args.in.share > 1 ? task.head : task.query_head();
     }
 
     /*
      * Sums over N of the thread's rows j: to the step t goes what lies at s >= t of the rows before it.  Columns come
-     * by from the last to the first; `behind` is a row's sum over those that came.
+     * by from the last to the first; `behind` is a row's sum over those that came, without its beta.
      */
     __device__ __forceinline__ void add_pair(attention_chunks::Columns &pairs, float (&behind)[2], float even,
-                                             float odd, int block, int upper) const
+                                             float odd, float beta, int block, int upper) const
     {
         const int pair = own.pair(), step = block * BLOCK + 2 * pair, row = own.row(upper);
         float since = even + odd; /* over this pair of columns and those behind it */
@@ -317,16 +284,18 @@ struct Gradients {
         if (pair < 2) since += other;
         other = __shfl_down_sync(ALL, since, 1, 4);
         const float later = behind[upper] + (pair < 3 ? other : 0);
-        pairs.at[2 * block] += row < step ? later + odd + even : 0;
-        pairs.at[2 * block + 1] += row < step + 1 ? later + odd : 0;
+        if (row < step) pairs.at[2 * block] = fmaf(later + odd + even, beta, pairs.at[2 * block]);
+        if (row < step + 1) pairs.at[2 * block + 1] = fmaf(later + odd, beta, pairs.at[2 * block + 1]);
         behind[upper] += __shfl_sync(ALL, since, 0, 4);
     }
-    /* Both kinds of products of earlier steps with later ones, weighed, and the sums over N. */
-    __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4]) const
+    /* Both kinds of products of earlier steps with later ones, by rows of earlier ones; and the sums over N. */
+    __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4],
+                                              float (&behind)[2]) const
     {
         const Gates &g = notes().gates;
+        const bool gates = args.dgate.data || args.dbeta.data;
         attention_chunks::Columns pairs;
-        float A[32], M[32], behind[2] = {0, 0}, after[2], beta[2];
+        float A[32], M[32], after[2], beta[2];
         float2 near[2];
         multiply_steps(A, BackLayout::K, BackLayout::Q);
         multiply_steps(M, BackLayout::V, BackLayout::DY);
@@ -335,88 +304,108 @@ struct Gradients {
         for (int upper = 0; upper < 2; upper++) {
             const int row = own.row(upper);
             near[upper] = g.within(row / BLOCK, row % BLOCK, own.pair() * 2);
-            after[upper] = g.after[row];
+            near[upper].x *= (float)args.in.scale, near[upper].y *= (float)args.in.scale;
+            after[upper] = g.after[row] * (float)args.in.scale;
             beta[upper] = g.beta[row];
+            behind[upper] = 0;
         }
         products_wait<0>();
         hold(A);
         hold(M);
 #pragma unroll
         for (int block = BLOCKS - 1; block >= 0; block--) {
+            uint32_t *const key = keys[block / 2] + block % 2 * 2, *const value = values[block / 2] + block % 2 * 2;
+            key[0] = key[1] = value[0] = value[1] = 0;
+            if (block < own.warp() * 2) continue;
             const float2 until = ((const float2 *)g.until)[block * 4 + own.pair()];
 #pragma unroll
             for (int upper = 0; upper < 2; upper++) {
                 const int early = own.warp() * 2 + upper, at = block * 4 + upper * 2;
                 const float over = after[upper] * g.between[early][block];
                 float2 decay = {over * until.x, over * until.y};
+                if (block < early) continue;
                 if (block == early) decay = near[upper];
-                decay.x *= (float)args.in.scale;
-                decay.y *= (float)args.in.scale;
-                float first = M[at] * decay.x, second = M[at + 1] * decay.y;
-                float even = A[at] * decay.x, odd = A[at + 1] * decay.y;
-                if (block < early) first = second = even = odd = 0;
-                values[block / 2][block % 2 * 2 + upper] = pack_bfloats(first, second);
-                keys[block / 2][block % 2 * 2 + upper] = pack_bfloats(even, odd);
-                if (args.dgate.data)
-                    add_pair(pairs, behind, first * A[at] * beta[upper], second * A[at + 1] * beta[upper], block,
-                             upper);
+                const float first = M[at] * decay.x, second = M[at + 1] * decay.y;
+                key[upper] = pack_bfloats(A[at] * decay.x * beta[upper], A[at + 1] * decay.y * beta[upper]);
+                value[upper] = pack_bfloats(first * beta[upper], second * beta[upper]);
+                if (gates) add_pair(pairs, behind, first * A[at], second * A[at + 1], beta[upper], block, upper);
             }
         }
         if (args.dgate.data) pairs.store(notes().pairs[own.warp()], own.thread);
     }
-    __device__ __forceinline__ void make_dv(uint32_t (&keys)[TURNS][4])
+
+    __device__ __forceinline__ void note_given(const float (&sums)[32], const float (&behind)[2])
     {
-        const Gates &g = notes().gates;
-        float sums[32];
-        read_state<false>(sums, BackLayout::K, BackLayout::G);
-        products_wait<0>();
-        hold(sums);
-        scale_rows(sums, g.to_end);
-        add_mixed(sums, keys, BackLayout::DY);
-        scale_rows(sums, g.beta);
-        store(sums, args.dv, args.wide & RL_FLOATS_DV, task.head(), args.in.values, BackLayout::S);
+        float total[2];
+        dot_rows(total, sums, BackLayout::K);
+        note_rows(notes().given, total, notes().gates.sum_weight);
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            const int row = own.row(upper);
+            const float whole = fmaf(total[upper], notes().gates.to_end[row], behind[upper]);
+            if (!args.dbeta.data || own.pair() > 0 || row >= task.steps(chunk)) continue;
+            finite = fmaf(whole, 0.0f, finite);
+            store_any(args.dbeta.data, args.dbeta.dtype,
+                      task.at(args.dbeta, task.head, chunk) + row * args.dbeta.step, whole);
+        }
     }
-    __device__ __forceinline__ void make_dk(uint32_t (&values)[TURNS][4])
+    __device__ __forceinline__ void run()
     {
         const Gates &g = notes().gates;
-        float sums[32];
-        read_state<true>(sums, BackLayout::V, BackLayout::G);
+        uint32_t keys[TURNS][4], values[TURNS][4];
+        float behind[2], own_dk[32], other[32]; /* dv, and then dq */
+        mix_later(keys, values, behind);
+        read_state<false>(other, BackLayout::K, BackLayout::G);
+        read_state<true>(own_dk, BackLayout::V, BackLayout::G);
+        products_wait<0>();
+        hold(other);
+        hold(own_dk);
+        if (args.dgate.data || args.dbeta.data) note_given(own_dk, behind);
+        scale_rows(other, g.sum_weight);
+        scale_rows(own_dk, g.sum_weight);
+        hold(keys);
+        hold(values);
+        hold(other);
+        hold(own_dk);
+        add_mixed(other, keys, BackLayout::DY);
+        add_mixed(own_dk, values, BackLayout::Q);
+        products_wait<0>();
+        hold(keys);
+        hold(values);
+        hold(other);
+        hold(own_dk);
+        meet(); /* v and G are no longer needed */
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            matrices_store<4, false>(blocks_at(tile(BackLayout::V), own, turn * 2, false), values[turn]);
+        if (args.dv.data) stage(other, BackLayout::G);
+        shared_publish();
+        meet(); /* the mixed steps and dv are there */
+        if (args.dv.data) store(other, args.dv, task.head, args.in.values, BackLayout::G);
+        if (args.dq.data || args.dgate.data) make_dq(other);
+        meet(); /* dy and S are no longer needed */
+        if (args.dk.data) stage(own_dk, BackLayout::DY);
+        if (args.dq.data) stage(other, BackLayout::S);
+        meet(); /* dk and dq are there, and the sums for the gates */
+        if (args.dk.data) store(own_dk, args.dk, gradient_head(), args.in.keys, BackLayout::DY);
+        if (args.dq.data) store(other, args.dq, gradient_head(), args.in.keys, BackLayout::S);
+    }
+    __device__ __forceinline__ void make_dq(float (&sums)[32])
+    {
+        const Gates &g = notes().gates;
+        read_state<true>(sums, BackLayout::DY, BackLayout::S);
         products_wait<0>();
         hold(sums);
         if (args.dgate.data) {
             float total[2];
-            dot_rows(total, sums, BackLayout::K);
-            note_rows(notes().given, total, notes().sum_weights, 1);
+            dot_rows(total, sums, BackLayout::Q);
+            note_rows(notes().read, total, g.back_weight);
         }
-        scale_rows(sums, g.to_end);
-        add_mixed(sums, values, BackLayout::Q);
-        look_at(finite, sums);
-        if (args.dbeta.data) store_dbeta(sums);
-        scale_rows(sums, g.beta);
-        if (args.dk.data)
-            store(sums, args.dk, args.wide & RL_FLOATS_DK, gradient_head(), args.in.keys, BackLayout::G);
-    }
-    __device__ __forceinline__ void store_dbeta(const float (&sums)[32])
-    {
-        float total[2];
-        dot_rows(total, sums, BackLayout::K);
-#pragma unroll
-        for (int upper = 0; upper < 2; upper++) {
-            const int row = own.row(upper);
-            finite = fmaf(total[upper], 0.0f, finite);
-            if (own.pair() == 0 && row < task.steps(chunk))
-                store_any(args.dbeta.data, args.dbeta.dtype,
-                          task.at(args.dbeta, task.head(), chunk) + row * args.dbeta.step, total[upper]);
-        }
-    }
-
-    __device__ __forceinline__ void run()
-    {
-        uint32_t keys[TURNS][4], values[TURNS][4];
-        if (args.dq.data || args.dgate.data) make_dq();
-        mix_later(keys, values);
-        if (args.dv.data) make_dv(keys);
-        if (args.dk.data || args.dbeta.data || args.dgate.data) make_dk(values);
+        scale_rows(sums, g.back_weight);
+        hold(sums);
+        add_mixed(sums, BackLayout::V, BackLayout::K);
+        products_wait<0>();
+        hold(sums);
     }
 
     /* The gates' gradients, by one warp with two steps a lane; false where not all is finite, or a gate too small. */
@@ -456,7 +445,7 @@ struct Gradients {
             const float flows = args.in.gate_is_log && gate == 0 ? 0 : flow[i];
             good = good && is_finite(flows) && !(divides && fabsf(gate) < LEAST_GATE);
             store_any(args.dgate.data, args.dgate.dtype,
-                      task.at(args.dgate, task.head(), chunk) + (first + i) * args.dgate.step,
+                      task.at(args.dgate, task.head, chunk) + (first + i) * args.dgate.step,
                       !is_read  ? 0
                       : divides ? flows / gate
                                 : flows);

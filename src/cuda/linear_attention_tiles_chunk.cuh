@@ -1,15 +1,14 @@
 /*
  * Chunks of bfloat16 data in shared memory, and what a warpgroup makes of them by products of tiles.
  *
- * A tile is 64 rows, the steps of a chunk in the order of running, of 64 lanes, in lines of 128 bytes swizzled as
- * products have them.  Lanes and steps that are not there are 0.
+ * A tile is 64 rows, the steps of a chunk, of 64 lanes, in lines of 128 bytes swizzled as products have them.  Lanes
+ * and steps that are not there are 0.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_TILES_CHUNK_CUH
 #define RL_CUDA_LINEAR_ATTENTION_TILES_CHUNK_CUH
 
 #include <machine/arithmetic.cuh>
-#include <machine/bulk.cuh>
-#include <machine/copies.cuh>
+#include <machine/bulk_heads.cuh>
 #include <machine/held.cuh>
 #include <machine/mma.cuh>
 #include <machine/wgmma.cuh>
@@ -23,6 +22,7 @@ constexpr int WIDE = RL_TILES_WIDE, CHUNKS = RL_TILES_CHUNKS, THREADS = RL_TILES
 constexpr int LINE = WIDE * 2, TILE = STEPS * LINE, PIECE = 16, PIECES = LINE / PIECE; /* bytes */
 constexpr int TURN = 16, TURNS = WIDE / TURN;                                          /* of a product's sum */
 constexpr int SEGMENT = CHUNKS * STEPS;
+constexpr int GATES_ROOM = ((int)sizeof(Gates) + 1023) / 1024 * 1024; /* tiles behind them are aligned */
 
 __device__ __forceinline__ float low_of(uint32_t word)
 {
@@ -41,43 +41,48 @@ __device__ __forceinline__ void split(float first, float second, uint32_t &high,
 
 /* Which segment of which head. */
 struct Task {
+    const rl_tiles_args &tiles;
     const rl_floats_args &args;
-    const int walk, segment; /* walk: of [sequences, heads] */
+    const int walk, segment, sequence, head; /* walk: of [sequences, heads] */
 
-    __device__ explicit Task(const rl_floats_args &args)
-        : args(args), walk(blockIdx.x / (unsigned)args.chunks), segment(blockIdx.x % (unsigned)args.chunks)
+    __device__ explicit Task(const rl_tiles_args &tiles)
+        : tiles(tiles), args(tiles.all), walk(blockIdx.x / (unsigned)args.chunks),
+          segment(blockIdx.x - (unsigned)walk * (unsigned)args.chunks),
+          sequence((unsigned)walk / (unsigned)args.in.heads),
+          head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
     {
-    }
-    __device__ __forceinline__ int head() const
-    {
-        return (int)((unsigned)walk % (unsigned)args.in.heads);
     }
     __device__ __forceinline__ int query_head() const
     {
-        return head() / (int)args.in.share;
+        return (unsigned)head / (unsigned)args.in.share;
     }
-    __device__ __forceinline__ Span span() const
+    __device__ __forceinline__ int first(int chunk) const
     {
-        return Span(args.in, (unsigned)walk / (unsigned)args.in.heads);
-    }
-    __device__ __forceinline__ int64_t first(int chunk) const
-    {
-        return (int64_t)segment * SEGMENT + chunk * STEPS;
+        return segment * SEGMENT + chunk * STEPS;
     }
     /* Of a chunk; none behind the sequence's end. */
     __device__ __forceinline__ int steps(int chunk) const
     {
-        const int64_t left = args.in.length - first(chunk);
-        return left < 0 ? 0 : left < STEPS ? (int)left : STEPS;
+        const int left = (int)args.in.length - first(chunk);
+        return left < 0 ? 0 : left < STEPS ? left : STEPS;
     }
     __device__ __forceinline__ int chunks() const
     {
-        const int64_t left = args.in.length - first(0);
-        return left < SEGMENT ? (int)((left + STEPS - 1) / STEPS) : CHUNKS;
+        const int left = (int)args.in.length - first(0);
+        return left < SEGMENT ? (left + STEPS - 1) / STEPS : CHUNKS;
     }
     __device__ __forceinline__ int64_t at(const rl_attention_view &view, int head, int chunk) const
     {
-        return span().at(view, head, first(chunk));
+        return sequence * view.batch + first(chunk) * view.step + head * view.head;
+    }
+    __device__ __forceinline__ Gates *gates(int chunk) const
+    {
+        return (Gates *)tiles.gates + (int64_t)blockIdx.x * CHUNKS + chunk;
+    }
+    /* A chunk's tile, by one thread. */
+    __device__ __forceinline__ void load(char *to, const CUtensorMap &map, int head, int chunk, uint64_t *full) const
+    {
+        tile_load(to, map, HeadTileAt{0, first(chunk), head, sequence}, full);
     }
 };
 
@@ -111,25 +116,6 @@ __device__ __forceinline__ char *piece_of(char *tile, int row, int piece)
 __device__ __forceinline__ uint32_t *word_of(char *tile, int row, int lane)
 {
     return (uint32_t *)(piece_of(tile, row, lane / 8) + lane % 8 * 2);
-}
-
-/* A tensor's rows of a chunk on their way into a tile, by a warpgroup. */
-__device__ inline void load_tile(char *tile, const rl_attention_view &view, int64_t base, int steps, int64_t lanes,
-                                 bool passing)
-{
-    const int thread = (int)threadIdx.x % THREADS, piece = thread % PIECES, lane = piece * 8;
-    const int bytes = lane + 8 <= lanes ? PIECE : lane < lanes ? (int)(lanes - lane) * 2 : 0;
-    const uint16_t *from = (const uint16_t *)view.data + base + (bytes > 0 ? lane : 0);
-#pragma unroll
-    for (int i = 0; i < STEPS * PIECES / THREADS; i++) {
-        const int row = thread / PIECES + i * (THREADS / PIECES);
-        const bool there = row < steps;
-        const void *own = there ? from + row * view.step : view.data;
-        if (passing)
-            copy_async_16_passing(piece_of(tile, row, piece), own, there ? bytes : 0);
-        else
-            copy_async_16(piece_of(tile, row, piece), own, there ? bytes : 0);
-    }
 }
 
 /* Operands: the axis that is summed runs along the tile's lines, or across them. */
@@ -259,12 +245,13 @@ __device__ __forceinline__ void store_tile(char *tile, const rl_attention_view &
 {
     const int thread = (int)threadIdx.x % THREADS, piece = thread % PIECES;
     if (piece * 8 >= lanes) return;
-    uint16_t *to = (uint16_t *)view.data + base + piece * 8;
+    int row = thread / PIECES;
+    uint16_t *to = (uint16_t *)view.data + base + piece * 8 + row * view.step;
+    const char *from = piece_of(tile, row, piece); /* rows of the same place in a line */
+    const int64_t on = THREADS / PIECES * view.step;
 #pragma unroll
-    for (int i = 0; i < STEPS * PIECES / THREADS; i++) {
-        const int row = thread / PIECES + i * (THREADS / PIECES);
-        if (row < steps) *(uint4 *)(to + row * view.step) = *(const uint4 *)piece_of(tile, row, piece);
-    }
+    for (int i = 0; i < STEPS * PIECES / THREADS; i++, row += THREADS / PIECES, to += on)
+        if (row < steps) *(uint4 *)to = *(const uint4 *)(from + i * (THREADS / PIECES) * LINE);
 }
 
 } // namespace attention_tiles

@@ -19,11 +19,14 @@ using attention_floats::HALVES;
 using attention_floats::STEPS;
 
 struct alignas(16) Gates {
-    float gate[STEPS], beta[STEPS];         /* the step's own; a gate that is a reset is 0 */
-    float until[STEPS], after[STEPS];       /* from the begin of its block through the step, and behind it */
-    float from_begin[STEPS], to_end[STEPS]; /* the same of the chunk */
-    float between[BLOCKS][BLOCKS];          /* of the blocks between two */
+    float gate[STEPS], beta[STEPS];              /* the step's own; a gate that is a reset is 0 */
+    float until[STEPS], after[STEPS];            /* from the begin of its block through the step, and behind it */
+    float from_begin[STEPS], to_end[STEPS];      /* the same of the chunk */
+    float worth[STEPS];                          /* after, times beta */
+    float sum_weight[STEPS], back_weight[STEPS]; /* what a step's k, and q, is worth at the chunk's end, and begin */
+    float between[BLOCKS][BLOCKS];               /* of the blocks between two */
     float total[BLOCKS];
+    float carried; /* product() */
     double carry[HALVES], growth[HALVES], fade[HALVES];
     int unfit[HALVES]; /* a gate or beta is not finite: here they are 1 and 0 */
     int heavy[HALVES]; /* a beta is above MODERATE_WEIGHT */
@@ -95,6 +98,7 @@ __device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, con
     }
     to.until[i] = until;
     to.after[i] = after;
+    to.worth[i] = after * beta;
     if (own == BLOCK - 1) to.total[block] = until;
     const double size = fabs((double)g);
     const double carry = attention_floats::product_over_warp(g);
@@ -108,7 +112,7 @@ __device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, con
 }
 
 /* The same threads, between two barriers. */
-__device__ inline void finish_gates(Gates &to, int i)
+__device__ inline void finish_gates(Gates &to, float scale, int i)
 {
     const int from = i / BLOCK, until = i % BLOCK;
     float product = 1, before = 1, behind = 1;
@@ -122,6 +126,9 @@ __device__ inline void finish_gates(Gates &to, int i)
     to.between[from][until] = product;
     to.from_begin[i] = before * to.until[i];
     to.to_end[i] = to.after[i] * behind;
+    to.sum_weight[i] = to.to_end[i] * to.beta[i];
+    to.back_weight[i] = to.from_begin[i] * scale;
+    if (i == 0) to.carried = (float)to.product();
 }
 
 } // namespace attention_tiles
