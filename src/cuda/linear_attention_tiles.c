@@ -6,10 +6,7 @@
 #include "counts.h"
 #include "linear_attention_launch.h"
 
-enum {
-    SEGMENT = RL_TILES_STEPS * RL_TILES_CHUNKS,
-    LEAST_LENGTH = 1
-};
+enum { SEGMENT = RL_TILES_STEPS * RL_TILES_CHUNKS, LEAST_LENGTH = 1 };
 
 static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states */
 static const int64_t MOST_BLOCKS = INT32_MAX;
@@ -86,19 +83,36 @@ static rill_status take_room(rill_context *context, rl_tiles_args *args, bool ba
     return status;
 }
 
+/* As the kernel of states takes it: states lie [values, keys] in the workspace. */
+static rl_attention_state turned(rl_attention_state state)
+{
+    int64_t key = state.key;
+    state.key = state.value;
+    state.value = key;
+    return state;
+}
+static rl_floats_args of_states(const rl_floats_args *a)
+{
+    rl_floats_args states = *a;
+    states.in.keys = a->in.values, states.in.values = a->in.keys;
+    states.in.S_init = turned(a->in.S_init), states.S_final = turned(a->S_final);
+    states.dS_init = turned(a->dS_init), states.dS_final = turned(a->dS_final);
+    return states;
+}
+
 /* Sums, and then states. */
 static rill_status launch_states(rill_context *context, rl_tiles_args *args, bool backward)
 {
-    rl_floats_args *a = &args->all;
+    rl_floats_args *a = &args->all, states = of_states(a);
     int64_t walks = a->in.sequences * a->in.heads, rows = backward ? 2 : 1;
-    void *arguments[] = {args}, *of_states[] = {a};
+    void *arguments[] = {args}, *turned_arguments[] = {&states};
     rill_status status =
         rl_cuda_launch_early(context, rl_tiles_sum_kernel(backward), walks * a->chunks, rows, RL_TILES_THREADS,
                              rl_tiles_sum_shared(), arguments, "linear_attention: launch of sums");
     if (status != RILL_OK) return status;
     return rl_cuda_launch_early(context, rl_floats_state_kernel(RL_TILES_WIDE),
                                 walks * RL_TILES_WIDE * RL_TILES_WIDE / (4 * RL_FLOATS_STATE_THREADS), rows,
-                                RL_FLOATS_STATE_THREADS, 0, of_states, "linear_attention: launch of states");
+                                RL_FLOATS_STATE_THREADS, 0, turned_arguments, "linear_attention: launch of states");
 }
 
 /* Forward */
@@ -113,10 +127,9 @@ static rill_status run_marked(rill_context *context, const rl_floats_args *a, co
         steps.in.S_init = (rl_attention_state){.data = a->S,
                                                .sequence = a->in.heads * each,
                                                .head = each,
-                                               .key = RL_TILES_WIDE,
-                                               .value = 1,
-                                               .dtype = RILL_F32,
-                                               .wide = true};
+                                               .key = 1,
+                                               .value = RL_TILES_WIDE,
+                                               .dtype = RILL_F32};
     return rl_cuda_attention_by_steps(context, &steps);
 }
 

@@ -76,9 +76,11 @@ struct Sums {
     {
         const int i = (int)threadIdx.x % STEPS, begin = (int)threadIdx.x / STEPS;
         const Span span(task.args.in, task.sequence);
-#pragma unroll 1
-        for (int chunk = begin; chunk < CHUNKS; chunk += THREADS / STEPS)
+#pragma unroll
+        for (int n = 0; n < CHUNKS / (THREADS / STEPS); n++) {
+            const int chunk = begin + n * (THREADS / STEPS);
             start_gates(gates()[chunk], task.args.in, span, task.head, task.first(chunk), i);
+        }
         __syncthreads(); /* what the blocks multiply to is there */
         for (int chunk = begin; chunk < CHUNKS; chunk += THREADS / STEPS) {
             finish_gates(gates()[chunk], (float)task.args.in.scale, i);
@@ -132,9 +134,7 @@ __global__ void __launch_bounds__(THREADS, 5) sum_kernel(const __grid_constant__
         float S[32];
         sums.run(S);
         float *const to = (sums.later ? args.all.G : args.all.S) + (int64_t)blockIdx.x * (WIDE * WIDE);
-        const Place own;
-#pragma unroll
-        for (int i = 0; i < 32; i++) to[state_place(i, own)] = S[i];
+        store_state(to, S, Place());
     }
 }
 
@@ -205,9 +205,10 @@ template <bool PIECES> struct Answers {
         for (int upper = 0; upper < 2; upper++) {
             const int row = own.row(upper);
             near[upper] = g.within(row / BLOCK, row % BLOCK, own.pair() * 2);
-            near[upper].x *= g.beta[row];
-            near[upper].y *= g.beta[row];
-            far[upper] = g.worth[row];
+            const float scale = (float)task.args.in.scale, worth = g.beta[row] * scale;
+            near[upper].x *= worth;
+            near[upper].y *= worth;
+            far[upper] = g.worth[row] * scale;
         }
         products_wait<0>();
         hold(P);
@@ -259,7 +260,7 @@ template <bool PIECES> struct Answers {
     {
 #pragma unroll
         for (int block = 0; block < BLOCKS; block++) {
-            const float2 from = ((const float2 *)g.from_begin)[block * 4 + own.pair()];
+            const float2 from = ((const float2 *)g.back_weight)[block * 4 + own.pair()];
 #pragma unroll
             for (int k = 0; k < 4; k++) Y[block * 4 + k] *= k % 2 ? from.y : from.x;
         }
@@ -281,7 +282,8 @@ template <bool PIECES> struct Answers {
                 }
                 matrices_store<4, true>(blocks_at(rows, own, block, true), words);
             }
-            __syncthreads(); /* the rows are there */
+            shared_publish(); /* before the copy engine writes there again */
+            __syncthreads();  /* the rows are there */
             store_tile(rows, args.y, base, steps, args.in.values);
         } else {
 #pragma unroll
@@ -296,11 +298,10 @@ template <bool PIECES> struct Answers {
     __device__ __forceinline__ bool is_unwelcome(const float (&S)[32], int chunk) const
     {
         const Gates &g = gates(chunk);
-        if (!g.is_steady()) return true;
-        if (!g.fades()) return false;
+        if (!g.steady) return true;
+        if (!g.fades) return false;
         char *const q = stage(chunk);
-        return g.heavy[0] || g.heavy[1] || exceeds(S) || exceeds(q + Layout::Q) || exceeds(q + Layout::K) ||
-               exceeds(q + Layout::V);
+        return g.heavy || exceeds(S) || exceeds(q + Layout::Q) || exceeds(q + Layout::K) || exceeds(q + Layout::V);
     }
     __device__ __forceinline__ void run_chunk(float (&S)[32], float &finite, bool &unwelcome, int chunk) const
     {
@@ -313,12 +314,12 @@ template <bool PIECES> struct Answers {
         unwelcome = is_unwelcome(S, chunk) || unwelcome;
         mix(words, chunk);
         read_state(Y, S, chunk);
-        {
+        decay(Y, g);
+        if (chunk + 1 < chunks) {
             Addition<false> addition;
             addition.prepare(v, g.sum_weight, own);
             scale_all(S, g.carried);
             addition.start(S, k);
-            decay(Y, g);
             products_wait<0>();
             addition.stay();
             hold(S);
@@ -341,12 +342,10 @@ template <bool PIECES> struct Answers {
         products_wait<0>();
         hold(V);
         hold(Y);
-        scale_all(Y, (float)task.args.in.scale);
         look_at(finite, Y);
         store(Y, chunk);
         if (chunk + STAGES >= chunks) return;
-        shared_publish(); /* before the copy engine writes there again */
-        __syncthreads();  /* the stage is no longer needed */
+        __syncthreads(); /* the stage is no longer needed */
         if (threadIdx.x == 0) load(chunk + STAGES);
     }
 };

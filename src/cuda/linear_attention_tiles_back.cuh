@@ -101,8 +101,9 @@ template <bool PIECES> struct Gradients {
                                          const float *weights) const
     {
         Addition<false> addition;
+        barrier_wait(full(over), 0);
         addition.prepare(tile(left, over), weights, own);
-        scale_all(state, (float)notes(over).gates.product());
+        scale_all(state, notes(over).gates.carried);
         addition.start(state, tile(right, over));
         products_wait<0>();
         addition.stay();
@@ -146,7 +147,7 @@ template <bool PIECES> struct Gradients {
 #pragma unroll 1
             for (int n = 0; n < chunk; n++) pass(S, n, BackLayout::V, BackLayout::K, notes(n).gates.sum_weight);
             barrier_wait(full(chunk), 0);
-            if (notes().gates.fades()) large = exceeds(S);
+            if (notes().gates.fades) large = exceeds(S);
             keep(S_words, S, BackLayout::S);
         }
         float G[32];
@@ -154,7 +155,7 @@ template <bool PIECES> struct Gradients {
 #pragma unroll 1
         for (int n = chunks - 1; n > chunk; n--)
             pass(G, n, BackLayout::DY, BackLayout::Q, notes(n).gates.back_weight);
-        if (notes().gates.fades()) large = large || exceeds(G);
+        if (notes().gates.fades) large = large || exceeds(G);
         keep(G_words, G, BackLayout::G);
         if (args.dgate.data) cross(G, S_words);
         return large;
@@ -162,9 +163,9 @@ template <bool PIECES> struct Gradients {
     __device__ __forceinline__ bool is_unwelcome(bool large) const
     {
         const Gates &g = notes().gates;
-        if (!g.is_steady()) return true;
-        if (!g.fades()) return false;
-        return large || g.heavy[0] || g.heavy[1] || exceeds(tile(BackLayout::Q)) || exceeds(tile(BackLayout::K)) ||
+        if (!g.steady) return true;
+        if (!g.fades) return false;
+        return large || g.heavy || exceeds(tile(BackLayout::Q)) || exceeds(tile(BackLayout::K)) ||
                exceeds(tile(BackLayout::V)) || exceeds(tile(BackLayout::DY));
     }
 
@@ -220,15 +221,20 @@ template <bool PIECES> struct Gradients {
     /* Each row's product with the tile's. */
     __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&sums)[32], int which) const
     {
+        total[0] = total[1] = 0;
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+            uint32_t words[4];
+            matrices_load<4, false>(words, blocks_at(tile(which), own, block, false));
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                total[k % 2] = fmaf(sums[at], low_of(words[k]), total[k % 2]);
+                total[k % 2] = fmaf(sums[at + 1], high_of(words[k]), total[k % 2]);
+            }
+        }
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) {
-            total[upper] = 0;
-#pragma unroll
-            for (int block = 0; block < BLOCKS; block++) {
-                const uint32_t word = *word_of(tile(which), own.row(upper), block * 8 + own.pair() * 2);
-                total[upper] = fmaf(sums[block * 4 + upper * 2], low_of(word), total[upper]);
-                total[upper] = fmaf(sums[block * 4 + upper * 2 + 1], high_of(word), total[upper]);
-            }
             total[upper] += __shfl_xor_sync(ALL, total[upper], 1);
             total[upper] += __shfl_xor_sync(ALL, total[upper], 2);
         }

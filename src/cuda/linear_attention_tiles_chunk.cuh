@@ -112,20 +112,16 @@ __device__ __forceinline__ char *piece_of(char *tile, int row, int piece)
 {
     return tile + row * LINE + ((piece ^ (row & 7)) * PIECE);
 }
-/* The word of lanes 2 n and the next. */
-__device__ __forceinline__ uint32_t *word_of(char *tile, int row, int lane)
-{
-    return (uint32_t *)(piece_of(tile, row, lane / 8) + lane % 8 * 2);
-}
 
-/* Operands: the axis that is summed runs along the tile's lines, or across them. */
+/* Operands: the axis that is summed runs along the tile's lines, or across them.  Addresses are in units of 16 bytes.
+ */
 __device__ __forceinline__ uint64_t along(const char *tile, int turn)
 {
-    return tile_descriptor(tile + turn * (TURN * 2), 0, BLOCK * LINE, SWIZZLE_128);
+    return tile_descriptor(tile, 0, BLOCK * LINE, SWIZZLE_128) + (uint64_t)(turn * (TURN * 2 / 16));
 }
 __device__ __forceinline__ uint64_t across(const char *tile, int turn)
 {
-    return tile_descriptor(tile + turn * (TURN * LINE), TILE, BLOCK * LINE, SWIZZLE_128);
+    return tile_descriptor(tile, TILE, BLOCK * LINE, SWIZZLE_128) + (uint64_t)(turn * (TURN * LINE / 16));
 }
 
 /* The address of the thread's row for a load or store of four blocks of 8 x 8: two of the warp's 16 rows by two
@@ -209,15 +205,26 @@ __device__ __forceinline__ void clear(float (&sums)[32])
     for (int i = 0; i < 32; i++) sums[i] = 0;
 }
 
-/* A state of the workspace, [keys, values], as products have its transpose. */
-__device__ __forceinline__ int state_place(int i, const Place &own)
+/* States of the workspace are [values, keys], as products have them. */
+__device__ __forceinline__ int state_place(const Place &own)
 {
-    return (i / 4 * 8 + own.pair() * 2 + i % 2) * WIDE + own.row(i / 2 % 2);
+    return own.row(0) * WIDE + own.pair() * 2;
 }
 __device__ __forceinline__ void load_state(float (&state)[32], const float *from, const Place &own)
 {
+    from += state_place(own);
 #pragma unroll
-    for (int i = 0; i < 32; i++) state[i] = from[state_place(i, own)];
+    for (int i = 0; i < 32; i += 2) {
+        const float2 two = *(const float2 *)(from + i / 2 % 2 * (8 * WIDE) + i / 4 * 8);
+        state[i] = two.x, state[i + 1] = two.y;
+    }
+}
+__device__ __forceinline__ void store_state(float *to, const float (&state)[32], const Place &own)
+{
+    to += state_place(own);
+#pragma unroll
+    for (int i = 0; i < 32; i += 2)
+        *(float2 *)(to + i / 2 % 2 * (8 * WIDE) + i / 4 * 8) = float2{state[i], state[i + 1]};
 }
 
 /* Whether a tile has a number that products may not meet beside gates that fade; by a warpgroup. */

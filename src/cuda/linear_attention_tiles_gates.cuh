@@ -5,6 +5,7 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_TILES_GATES_CUH
 #define RL_CUDA_LINEAR_ATTENTION_TILES_GATES_CUH
 
+#include "linear_attention_chunk_decays.cuh"
 #include "linear_attention_floats_decays.cuh"
 #include "linear_attention_tiles.h"
 
@@ -27,22 +28,17 @@ struct alignas(16) Gates {
     float between[BLOCKS][BLOCKS];               /* of the blocks between two */
     float total[BLOCKS];
     float carried; /* product() */
-    double carry[HALVES], growth[HALVES], fade[HALVES];
-    int unfit[HALVES]; /* a gate or beta is not finite: here they are 1 and 0 */
-    int heavy[HALVES]; /* a beta is above MODERATE_WEIGHT */
+    int steady;    /* products may be used, as far as gates say */
+    int fades;     /* but for moderate numbers alone */
+    int heavy;     /* a beta is none */
+    double carry[HALVES];
+    float growth[HALVES], fade[HALVES];
+    int unfit[HALVES];  /* a gate or beta is not finite: here they are 1 and 0 */
+    int weighs[HALVES]; /* a beta is above MODERATE_WEIGHT */
 
     __device__ __forceinline__ double product() const
     {
         return carry[0] * carry[1];
-    }
-    /* Whether products may be used, as far as gates say; where they fade, moderate numbers alone. */
-    __device__ __forceinline__ bool is_steady() const
-    {
-        return growth[0] * growth[1] <= attention_floats::GROWTH_MOST && !unfit[0] && !unfit[1];
-    }
-    __device__ __forceinline__ bool fades() const
-    {
-        return fade[0] * fade[1] < attention_floats::FADED;
     }
     /* From step `early` of a block to each of two neighbours of the same block, 0 against time. */
     __device__ __forceinline__ float2 within(int block, int early, int late) const
@@ -100,15 +96,15 @@ __device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, con
     to.after[i] = after;
     to.worth[i] = after * beta;
     if (own == BLOCK - 1) to.total[block] = until;
-    const double size = fabs((double)g);
+    const float size = fabsf(g);
     const double carry = attention_floats::product_over_warp(g);
-    const double growth = attention_floats::product_over_warp(size <= 1 ? 1 : size);
-    const double fade = attention_floats::product_over_warp(size < 1 && size > 0 ? size : 1);
+    const float growth = attention_chunks::product_over_warp(size <= 1 ? 1 : size);
+    const float fade = attention_chunks::product_over_warp(size < 1 && size > 0 ? size : 1);
     const bool heavy = __any_sync(ALL, fabsf(beta) > attention_floats::MODERATE_WEIGHT);
     unfit = __any_sync(ALL, unfit);
     if (i % 32 > 0) return;
     to.carry[half] = carry, to.growth[half] = growth, to.fade[half] = fade;
-    to.heavy[half] = heavy, to.unfit[half] = unfit;
+    to.weighs[half] = heavy, to.unfit[half] = unfit;
 }
 
 /* The same threads, between two barriers. */
@@ -128,7 +124,11 @@ __device__ inline void finish_gates(Gates &to, float scale, int i)
     to.to_end[i] = to.after[i] * behind;
     to.sum_weight[i] = to.to_end[i] * to.beta[i];
     to.back_weight[i] = to.from_begin[i] * scale;
-    if (i == 0) to.carried = (float)to.product();
+    if (i > 0) return;
+    to.carried = (float)to.product();
+    to.steady = to.growth[0] * to.growth[1] <= (float)attention_floats::GROWTH_MOST && !to.unfit[0] && !to.unfit[1];
+    to.fades = to.fade[0] * to.fade[1] < (float)attention_floats::FADED;
+    to.heavy = to.weighs[0] || to.weighs[1];
 }
 
 } // namespace attention_tiles
