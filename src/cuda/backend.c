@@ -130,7 +130,8 @@ static cudaError_t prepare_kernels(rl_cuda_state *state)
                                                           rl_cuda_prepare_scan_split,
                                                           rl_cuda_prepare_attention,
                                                           rl_cuda_prepare_product,
-                                                          rl_cuda_prepare_attention_floats};
+                                                          rl_cuda_prepare_attention_floats,
+                                                          rl_cuda_prepare_attention_tiles};
     cudaError_t error = cudaSuccess;
     for (size_t k = 0; k < sizeof all / sizeof all[0] && error == cudaSuccess; k++) error = all[k](state);
     return error;

@@ -79,6 +79,7 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_scan(rl_cuda_state *state);
 cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state);        /* after the scan's */
 cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state); /* after that */
+cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state);  /* likewise */
 cudaError_t rl_cuda_prepare_product(rl_cuda_state *state);          /* after that */
 
 /* Operators and hooks of the table. */

@@ -176,7 +176,8 @@ rill_status rl_cuda_linear_attention(rill_context *context, const rl_linear_atte
     rl_attention_args args = resolve(problem, is_double);
     rl_cuda_scope scope = rl_cuda_enter(context);
     bool taken;
-    rill_status status = rl_cuda_attention_chunks(context, problem, &taken);
+    rill_status status = rl_cuda_attention_tiles(context, &args, &taken);
+    if (!taken) status = rl_cuda_attention_chunks(context, problem, &taken);
     if (!taken) status = rl_cuda_attention_floats(context, &args, &taken);
     if (!taken) status = launch(context, &args, is_double);
     rl_cuda_leave(context, &scope);
@@ -295,12 +296,17 @@ rill_status rl_cuda_attention_backward_by_steps(rill_context *context, rl_attent
     return launch_backward(context, args, false);
 }
 
-/* By chunks in float32, or else in the loop's order. */
+/* By chunks of bfloat16 data, by chunks in float32, or in the loop's order: the first that takes the problem. */
 static rill_status run(rill_context *context, const rl_linear_attention_backward_problem *problem)
 {
     bool is_double = problem->q.dtype == RILL_F64, taken;
     rl_attention_backward_args args = resolve_backward(problem, is_double);
-    rill_status status = rl_cuda_attention_floats_backward(context, &args, &taken);
+    rill_status status = rl_cuda_attention_tiles_backward(context, &args, &taken);
+    if (!taken) {
+        status = rl_cuda_attention_chunks_backward(context, problem, &taken);
+        if (taken) return status;
+    }
+    if (!taken) status = rl_cuda_attention_floats_backward(context, &args, &taken);
     if (!taken && problem->heads > 0) status = launch_backward(context, &args, is_double);
     bool sums = args.in.share != 1; /* without heads they are 0 */
     if (status == RILL_OK && sums && problem->dq.data)
@@ -313,11 +319,9 @@ static rill_status run(rill_context *context, const rl_linear_attention_backward
 rill_status rl_cuda_linear_attention_backward(rill_context *context,
                                               const rl_linear_attention_backward_problem *problem)
 {
-    bool taken;
     if (problem->sequences == 0) return RILL_OK;
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = rl_cuda_attention_chunks_backward(context, problem, &taken);
-    if (!taken) status = run(context, problem);
+    rill_status status = run(context, problem);
     rl_cuda_leave(context, &scope);
     return status;
 }

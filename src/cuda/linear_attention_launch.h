@@ -10,6 +10,10 @@ rill_status rl_cuda_attention_chunks(rill_context *context, const rl_linear_atte
 rill_status rl_cuda_attention_chunks_backward(rill_context *context,
                                               const rl_linear_attention_backward_problem *problem, bool *taken);
 
+/* The same for up to 64 keys and values, all chunks at once; the walk is the same problem in the loop's order. */
+rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_args *walk, bool *taken);
+rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken);
+
 /* The same in float32, for what accumulates in it; the walk is the same problem in the loop's order. */
 rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_args *walk, bool *taken);
 rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken);

@@ -1,0 +1,49 @@
+/*
+ * Linear attention of bfloat16 data by chunks, all at once, for up to 64 keys and values: as the float32 kernels
+ * (linear_attention_floats.h), with a state for each segment of some chunks only.
+ *
+ *     sums      what each segment adds to a state of zero, and backward to a gradient of zero
+ *     states    from segment to segment: the float32 kernels' own
+ *     answers   y of each segment, chunk by chunk, or the gradients of each chunk
+ */
+#ifndef RL_CUDA_LINEAR_ATTENTION_TILES_H
+#define RL_CUDA_LINEAR_ATTENTION_TILES_H
+
+#include <cuda.h>
+
+#include "linear_attention_floats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RL_TILES_STEPS = 64,   /* of a chunk */
+    RL_TILES_CHUNKS = 4,   /* of a segment */
+    RL_TILES_WIDE = 64,    /* keys, and values */
+    RL_TILES_THREADS = 128 /* of a block; backward for each chunk of it */
+};
+
+typedef struct rl_tiles_args {
+    rl_floats_args all;      /* whose `chunks` are segments; as the kernel of states takes it */
+    CUtensorMap q, k, v, dy; /* tiles of RL_TILES_STEPS steps */
+    void *gates;             /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
+} rl_tiles_args;
+
+/*
+ * Take an rl_tiles_args; a block a segment, segments first, then heads, then sequences; sums backward by two rows.
+ * `pieces`: all results are stored 16 bytes at a time.
+ */
+const void *rl_tiles_sum_kernel(bool backward);
+const void *rl_tiles_answer_kernel(bool pieces);
+const void *rl_tiles_back_kernel(bool pieces);
+size_t rl_tiles_sum_shared(void);
+size_t rl_tiles_answer_shared(void);
+size_t rl_tiles_back_shared(void);
+size_t rl_tiles_gates_bytes(void); /* of a chunk */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

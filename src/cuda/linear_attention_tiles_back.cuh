@@ -1,0 +1,465 @@
+/*
+ * The gradients of a chunk of bfloat16 data, by a warpgroup.  With S the state that enters, G the gradient that
+ * enters from behind, b and e the products of gates from the chunk's begin and to its end, D those between two steps,
+ * and t <= s:
+ *
+ *     dq_s = scale (b_s S dy_s + Σ_t D_st β_t (v_t · dy_s) k_t)
+ *     dv_t = β_t (e_t Gᵀ k_t + scale Σ_s D_st (q_s · k_t) dy_s)
+ *     dk_t = β_t (e_t G v_t + scale Σ_s D_st (dy_s · v_t) q_s)
+ *
+ *     g_t dg_t = Σ_{j<t<=s} N_sj  +  Σ_{s>=t} u_s  +  Σ_{j<t} w_j  +  b_64 <G, S>
+ *     N_sj = D_sj β_j scale (q_s · k_j) (dy_s · v_j)      u_s = b_s scale q_s · S dy_s      w_j = e_j β_j k_j · G v_j
+ *
+ * S, G, and weighed products of steps meet other products as one bfloat16 number.  No term of the gates is the small
+ * difference of large ones; a gate that is a factor is divided out, and where it is too small for that the head is
+ * marked.
+ */
+#ifndef RL_CUDA_LINEAR_ATTENTION_TILES_BACK_CUH
+#define RL_CUDA_LINEAR_ATTENTION_TILES_BACK_CUH
+
+#include <machine/barriers.cuh>
+
+#include "linear_attention_chunk_gates.cuh"
+#include "linear_attention_tiles_chunk.cuh"
+
+namespace attention_tiles
+{
+
+constexpr float LEAST_GATE = 0x1p-60f; /* that is divided out */
+constexpr int WARPS = THREADS / 32;
+
+/* What a chunk keeps besides its tiles. */
+struct Notes {
+    Gates gates;
+    float read[STEPS], given[STEPS]; /* u, w */
+    float pairs[WARPS][STEPS];       /* sums over N */
+    float cross[WARPS];              /* <G, S> */
+};
+
+struct BackLayout {
+    static constexpr int Q = 0, K = TILE, V = 2 * TILE, DY = 3 * TILE, S = 4 * TILE, G = 5 * TILE, CHUNK = 6 * TILE;
+    static constexpr int NOTES = CHUNKS * CHUNK, FULL = NOTES + CHUNKS * (int)sizeof(Notes),
+                         BYTES = FULL + CHUNKS * 8;
+};
+
+/* PIECES: all gradients are stored 16 bytes at a time. */
+template <bool PIECES> struct Gradients {
+    const Task &task;
+    const rl_floats_args &args;
+    char *const shared;
+    const int chunk;
+    const Place own;
+    float finite;
+
+    __device__ Gradients(const Task &task, char *shared, int chunk)
+        : task(task), args(task.args), shared(shared), chunk(chunk), finite(0)
+    {
+    }
+    __device__ __forceinline__ char *tile(int which, int of) const
+    {
+        return shared + of * BackLayout::CHUNK + which;
+    }
+    __device__ __forceinline__ char *tile(int which) const
+    {
+        return tile(which, chunk);
+    }
+    __device__ __forceinline__ Notes &notes(int of) const
+    {
+        return ((Notes *)(shared + BackLayout::NOTES))[of];
+    }
+    __device__ __forceinline__ Notes &notes() const
+    {
+        return notes(chunk);
+    }
+    /* The chunk's threads meet. */
+    __device__ __forceinline__ void meet() const
+    {
+        barrier_meet_numbered(1 + chunk, THREADS);
+    }
+
+    __device__ __forceinline__ uint64_t *full(int of) const
+    {
+        return (uint64_t *)(shared + BackLayout::FULL) + of;
+    }
+    /* By one thread. */
+    __device__ __forceinline__ void load() const
+    {
+        barrier_init(full(chunk), 1);
+        barrier_publish();
+        barrier_expect(full(chunk), 4 * TILE + sizeof(Gates));
+        bytes_load(&notes().gates, task.gates(chunk), sizeof(Gates), full(chunk));
+        task.load(tile(BackLayout::Q), task.tiles.q, task.query_head(), chunk, full(chunk));
+        task.load(tile(BackLayout::K), task.tiles.k, task.query_head(), chunk, full(chunk));
+        task.load(tile(BackLayout::V), task.tiles.v, task.head, chunk, full(chunk));
+        task.load(tile(BackLayout::DY), task.tiles.dy, task.head, chunk, full(chunk));
+    }
+
+    /* States */
+
+    /* The state, or gradient, passes another chunk of the block. */
+    __device__ __forceinline__ void pass(float (&state)[32], int over, int left, int right,
+                                         const float *weights) const
+    {
+        Addition<false> addition;
+        barrier_wait(full(over), 0);
+        addition.prepare(tile(left, over), weights, own);
+        scale_all(state, notes(over).gates.carried);
+        addition.start(state, tile(right, over));
+        products_wait<0>();
+        addition.stay();
+        hold(state);
+    }
+    __device__ __forceinline__ void keep(uint32_t (&words)[BLOCKS / 2][4], const float (&state)[32], int which) const
+    {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                words[block / 2][k] = pack_bfloats(state[at], state[at + 1]);
+            }
+            matrices_store<4, false>(blocks_at(tile(which), own, block, false), words[block / 2]);
+        }
+    }
+    /* <G, S> of a warp's share. */
+    __device__ __forceinline__ void cross(const float (&G)[32], const uint32_t (&S)[BLOCKS / 2][4]) const
+    {
+        float total = 0;
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const int at = (i / 4 * 2 + i % 4 / 2) * 4 + i % 2 * 2;
+            total = fmaf(low_of(S[i / 4][i % 4]), G[at], total);
+            total = fmaf(high_of(S[i / 4][i % 4]), G[at + 1], total);
+        }
+#pragma unroll
+        for (int away = 16; away > 0; away /= 2) total += __shfl_xor_sync(ALL, total, away);
+        if (own.thread % 32 == 0) notes().cross[own.warp()] = total;
+    }
+    /* Both to the chunk's tiles; whether numbers forbid products beside gates that fade. */
+    __device__ __forceinline__ bool make_states(int chunks) const
+    {
+        const int64_t place = (int64_t)blockIdx.x * (WIDE * WIDE);
+        uint32_t S_words[BLOCKS / 2][4], G_words[BLOCKS / 2][4];
+        bool large = false;
+        {
+            float S[32];
+            load_state(S, args.S + place, own);
+#pragma unroll 1
+            for (int n = 0; n < chunk; n++) pass(S, n, BackLayout::V, BackLayout::K, notes(n).gates.sum_weight);
+            barrier_wait(full(chunk), 0);
+            if (notes().gates.fades) large = exceeds(S);
+            keep(S_words, S, BackLayout::S);
+        }
+        float G[32];
+        load_state(G, args.G + place, own);
+#pragma unroll 1
+        for (int n = chunks - 1; n > chunk; n--)
+            pass(G, n, BackLayout::DY, BackLayout::Q, notes(n).gates.back_weight);
+        if (notes().gates.fades) large = large || exceeds(G);
+        keep(G_words, G, BackLayout::G);
+        if (args.dgate.data) cross(G, S_words);
+        return large;
+    }
+    __device__ __forceinline__ bool is_unwelcome(bool large) const
+    {
+        const Gates &g = notes().gates;
+        if (!g.steady) return true;
+        if (!g.fades) return false;
+        return large || g.heavy || exceeds(tile(BackLayout::Q)) || exceeds(tile(BackLayout::K)) ||
+               exceeds(tile(BackLayout::V)) || exceeds(tile(BackLayout::DY));
+    }
+
+    /* Products */
+
+    /* sums = left rightᵀ, both by steps. */
+    __device__ __forceinline__ void multiply_steps(float (&sums)[32], int left, int right) const
+    {
+        hold(sums);
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            product_of_tiles<BF16, STEPS, false, false>(sums, along(tile(left), turn), along(tile(right), turn),
+                                                        turn > 0);
+        products_commit();
+    }
+    /* sums = left by a state's tile [values, keys]; over its values, or its keys. */
+    template <bool VALUES> __device__ __forceinline__ void read_state(float (&sums)[32], int left, int state) const
+    {
+        hold(sums);
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            product_of_tiles<BF16, WIDE, false, VALUES>(sums, along(tile(left), turn),
+                                                        VALUES ? across(tile(state), turn) : along(tile(state), turn),
+                                                        turn > 0);
+        products_commit();
+    }
+    /* sums += mixed steps of a tile. */
+    __device__ __forceinline__ void add_mixed(float (&sums)[32], const uint32_t (&mix)[TURNS][4], int right) const
+    {
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            product_of_registers<BF16, WIDE, true>(sums, mix[turn], across(tile(right), turn), true);
+        products_commit();
+    }
+    /* The same where the mixed steps are the columns of a tile. */
+    __device__ __forceinline__ void add_mixed(float (&sums)[32], int mix, int right) const
+    {
+        products_fence();
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            product_of_tiles<BF16, WIDE, true, true>(sums, across(tile(mix), turn), across(tile(right), turn), true);
+        products_commit();
+    }
+    __device__ __forceinline__ void scale_rows(float (&sums)[32], const float *factor) const
+    {
+        const float upper = factor[own.row(0)], lower = factor[own.row(1)];
+#pragma unroll
+        for (int i = 0; i < 32; i++) sums[i] *= i / 2 % 2 ? lower : upper;
+    }
+    /* Each row's product with the tile's. */
+    __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&sums)[32], int which) const
+    {
+        total[0] = total[1] = 0;
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+            uint32_t words[4];
+            matrices_load<4, false>(words, blocks_at(tile(which), own, block, false));
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                total[k % 2] = fmaf(sums[at], low_of(words[k]), total[k % 2]);
+                total[k % 2] = fmaf(sums[at + 1], high_of(words[k]), total[k % 2]);
+            }
+        }
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            total[upper] += __shfl_xor_sync(ALL, total[upper], 1);
+            total[upper] += __shfl_xor_sync(ALL, total[upper], 2);
+        }
+    }
+    __device__ __forceinline__ void note_rows(float *to, const float (&total)[2], const float *factor) const
+    {
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++)
+            if (own.pair() == 0) to[own.row(upper)] = total[upper] * factor[own.row(upper)];
+    }
+    /* By way of a tile that nothing of the chunk reads any more: its threads meet before `stage`, and behind it. */
+    __device__ __forceinline__ void stage(float (&sums)[32], int by)
+    {
+        look_at(finite, sums);
+        if constexpr (PIECES) {
+            uint32_t words[BLOCKS / 2][4];
+            keep(words, sums, by);
+        }
+    }
+    __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to, int head,
+                                          int64_t lanes, int by) const
+    {
+        const int64_t base = task.at(to, head, chunk);
+        const int steps = task.steps(chunk);
+        if constexpr (PIECES) {
+            store_tile(tile(by), to, base, steps, lanes);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 32; i++) {
+                const int step = own.row(i / 2 % 2), lane = i / 4 * 8 + own.pair() * 2 + i % 2;
+                if (step < steps && lane < lanes)
+                    store_any(to.data, to.dtype, base + step * to.step + lane * to.lane, sums[i]);
+            }
+        }
+    }
+    __device__ __forceinline__ int gradient_head() const
+    {
+        return args.in.share > 1 ? task.head : task.query_head();
+    }
+
+    /*
+     * Sums over N of the thread's rows j: to the step t goes what lies at s >= t of the rows before it.  Columns come
+     * by from the last to the first; `behind` is a row's sum over those that came, without its beta.
+     */
+    __device__ __forceinline__ void add_pair(attention_chunks::Columns &pairs, float (&behind)[2], float even,
+                                             float odd, float beta, int block, int upper) const
+    {
+        const int pair = own.pair(), step = block * BLOCK + 2 * pair, row = own.row(upper);
+        float since = even + odd; /* over this pair of columns and those behind it */
+        float other = __shfl_down_sync(ALL, since, 1, 4);
+        if (pair < 3) since += other;
+        other = __shfl_down_sync(ALL, since, 2, 4);
+        if (pair < 2) since += other;
+        other = __shfl_down_sync(ALL, since, 1, 4);
+        const float later = behind[upper] + (pair < 3 ? other : 0);
+        if (row < step) pairs.at[2 * block] = fmaf(later + odd + even, beta, pairs.at[2 * block]);
+        if (row < step + 1) pairs.at[2 * block + 1] = fmaf(later + odd, beta, pairs.at[2 * block + 1]);
+        behind[upper] += __shfl_sync(ALL, since, 0, 4);
+    }
+    /* Both kinds of products of earlier steps with later ones, by rows of earlier ones; and the sums over N. */
+    __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4],
+                                              float (&behind)[2]) const
+    {
+        const Gates &g = notes().gates;
+        const bool gates = args.dgate.data || args.dbeta.data;
+        attention_chunks::Columns pairs;
+        float A[32], M[32], after[2], beta[2];
+        float2 near[2];
+        multiply_steps(A, BackLayout::K, BackLayout::Q);
+        multiply_steps(M, BackLayout::V, BackLayout::DY);
+        pairs.clear();
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            const int row = own.row(upper);
+            near[upper] = g.within(row / BLOCK, row % BLOCK, own.pair() * 2);
+            near[upper].x *= (float)args.in.scale, near[upper].y *= (float)args.in.scale;
+            after[upper] = g.after[row] * (float)args.in.scale;
+            beta[upper] = g.beta[row];
+            behind[upper] = 0;
+        }
+        products_wait<0>();
+        hold(A);
+        hold(M);
+#pragma unroll
+        for (int block = BLOCKS - 1; block >= 0; block--) {
+            uint32_t *const key = keys[block / 2] + block % 2 * 2, *const value = values[block / 2] + block % 2 * 2;
+            key[0] = key[1] = value[0] = value[1] = 0;
+            if (block < own.warp() * 2) continue;
+            const float2 until = ((const float2 *)g.until)[block * 4 + own.pair()];
+#pragma unroll
+            for (int upper = 0; upper < 2; upper++) {
+                const int early = own.warp() * 2 + upper, at = block * 4 + upper * 2;
+                const float over = after[upper] * g.between[early][block];
+                float2 decay = {over * until.x, over * until.y};
+                if (block < early) continue;
+                if (block == early) decay = near[upper];
+                const float first = M[at] * decay.x, second = M[at + 1] * decay.y;
+                key[upper] = pack_bfloats(A[at] * decay.x * beta[upper], A[at + 1] * decay.y * beta[upper]);
+                value[upper] = pack_bfloats(first * beta[upper], second * beta[upper]);
+                if (gates) add_pair(pairs, behind, first * A[at], second * A[at + 1], beta[upper], block, upper);
+            }
+        }
+        if (args.dgate.data) pairs.store(notes().pairs[own.warp()], own.thread);
+    }
+
+    __device__ __forceinline__ void note_given(const float (&sums)[32], const float (&behind)[2])
+    {
+        float total[2];
+        dot_rows(total, sums, BackLayout::K);
+        note_rows(notes().given, total, notes().gates.sum_weight);
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            const int row = own.row(upper);
+            const float whole = fmaf(total[upper], notes().gates.to_end[row], behind[upper]);
+            if (!args.dbeta.data || own.pair() > 0 || row >= task.steps(chunk)) continue;
+            finite = fmaf(whole, 0.0f, finite);
+            store_any(args.dbeta.data, args.dbeta.dtype,
+                      task.at(args.dbeta, task.head, chunk) + row * args.dbeta.step, whole);
+        }
+    }
+    __device__ __forceinline__ void run()
+    {
+        const Gates &g = notes().gates;
+        uint32_t keys[TURNS][4], values[TURNS][4];
+        float behind[2], own_dk[32], other[32]; /* dv, and then dq */
+        mix_later(keys, values, behind);
+        read_state<false>(other, BackLayout::K, BackLayout::G);
+        read_state<true>(own_dk, BackLayout::V, BackLayout::G);
+        products_wait<0>();
+        hold(other);
+        hold(own_dk);
+        if (args.dgate.data || args.dbeta.data) note_given(own_dk, behind);
+        scale_rows(other, g.sum_weight);
+        scale_rows(own_dk, g.sum_weight);
+        hold(keys);
+        hold(values);
+        hold(other);
+        hold(own_dk);
+        add_mixed(other, keys, BackLayout::DY);
+        add_mixed(own_dk, values, BackLayout::Q);
+        products_wait<0>();
+        hold(keys);
+        hold(values);
+        hold(other);
+        hold(own_dk);
+        meet(); /* v and G are no longer needed */
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++)
+            matrices_store<4, false>(blocks_at(tile(BackLayout::V), own, turn * 2, false), values[turn]);
+        if (args.dv.data) stage(other, BackLayout::G);
+        shared_publish();
+        meet(); /* the mixed steps and dv are there */
+        if (args.dv.data) store(other, args.dv, task.head, args.in.values, BackLayout::G);
+        if (args.dq.data || args.dgate.data) make_dq(other);
+        meet(); /* dy and S are no longer needed */
+        if (args.dk.data) stage(own_dk, BackLayout::DY);
+        if (args.dq.data) stage(other, BackLayout::S);
+        meet(); /* dk and dq are there, and the sums for the gates */
+        if (args.dk.data) store(own_dk, args.dk, gradient_head(), args.in.keys, BackLayout::DY);
+        if (args.dq.data) store(other, args.dq, gradient_head(), args.in.keys, BackLayout::S);
+    }
+    __device__ __forceinline__ void make_dq(float (&sums)[32])
+    {
+        const Gates &g = notes().gates;
+        read_state<true>(sums, BackLayout::DY, BackLayout::S);
+        products_wait<0>();
+        hold(sums);
+        if (args.dgate.data) {
+            float total[2];
+            dot_rows(total, sums, BackLayout::Q);
+            note_rows(notes().read, total, g.back_weight);
+        }
+        scale_rows(sums, g.back_weight);
+        hold(sums);
+        add_mixed(sums, BackLayout::V, BackLayout::K);
+        products_wait<0>();
+        hold(sums);
+    }
+
+    /* The gates' gradients, by one warp with two steps a lane; false where not all is finite, or a gate too small. */
+    __device__ __forceinline__ bool finish() const
+    {
+        const Notes &n = notes();
+        const int lane = own.thread, first = 2 * lane;
+        float across = 0, pairs[2] = {0, 0};
+        for (int warp = 0; warp < WARPS; warp++) {
+            across += n.cross[warp];
+            pairs[0] += n.pairs[warp][first];
+            pairs[1] += n.pairs[warp][first + 1];
+        }
+        across *= (float)n.gates.product();
+        const float read[2] = {n.read[first], n.read[first + 1]};
+        const float given[2] = {n.given[first], n.given[first + 1]};
+        float later = read[0] + read[1], earlier = given[0] + given[1];
+#pragma unroll
+        for (int away = 1; away < 32; away *= 2) {
+            const float below = __shfl_up_sync(ALL, earlier, away), above = __shfl_down_sync(ALL, later, away);
+            if (lane >= away) earlier += below;
+            if (lane + away < 32) later += above;
+        }
+        earlier = __shfl_up_sync(ALL, earlier, 1);
+        later = __shfl_down_sync(ALL, later, 1);
+        if (lane == 0) earlier = 0;
+        if (lane == 31) later = 0;
+        const float flow[2] = {pairs[0] + (read[0] + (read[1] + later)) + earlier + across,
+                               pairs[1] + (read[1] + later) + (earlier + given[0]) + across};
+        bool good = true;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (first + i >= task.steps(chunk)) continue;
+            const float gate = n.gates.gate[first + i];
+            const bool is_read = task.first(chunk) + first + i > 0 || args.in.S_init.data;
+            const bool divides = is_read && !args.in.gate_is_log;
+            const float flows = args.in.gate_is_log && gate == 0 ? 0 : flow[i];
+            good = good && is_finite(flows) && !(divides && fabsf(gate) < LEAST_GATE);
+            store_any(args.dgate.data, args.dgate.dtype,
+                      task.at(args.dgate, task.head, chunk) + (first + i) * args.dgate.step,
+                      !is_read  ? 0
+                      : divides ? flows / gate
+                                : flows);
+        }
+        return good;
+    }
+};
+
+} // namespace attention_tiles
+
+#endif
