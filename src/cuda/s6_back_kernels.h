@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +25,11 @@ size_t rl_s6_back_walk_shared(bool f64);
  * block. */
 const void *rl_s6_back_sum_kernel(bool f64);
 const void *rl_s6_back_parameters_kernel(bool f64);
+
+/* All of it for a few short sequences: a block a sequence of two channels; then the sums. */
+const void *rl_s6_back_short_kernel(bool f64);
+const void *rl_s6_back_short_sums_kernel(bool f64);
+size_t rl_s6_back_short_shared(bool f64, int64_t length);
 
 #ifdef __cplusplus
 }

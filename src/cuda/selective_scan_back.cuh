@@ -29,6 +29,7 @@
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_back_args.h"
+#include "selective_scan_back_slopes.cuh"
 
 namespace selective_scan_back
 {
@@ -223,15 +224,6 @@ __device__ inline double distant_decay(double rate, double deltas)
 {
     return exp(rate * deltas);
 }
-/* Products that stay products: the compiler must not merge them into sums in one place and not in another. */
-__device__ inline float product(float x, float y)
-{
-    return __fmul_rn(x, y);
-}
-__device__ inline double product(double x, double y)
-{
-    return __dmul_rn(x, y);
-}
 template <typename Acc> __device__ inline Acc rate_unit()
 {
     return sizeof(Acc) == 4 ? Acc(0.693147180559945309) : Acc(1);
@@ -240,31 +232,6 @@ template <typename Acc> __device__ inline Acc rate_unit()
 template <typename Acc> __device__ inline Acc load_A(const rl_s6_args &args, int64_t channel, int64_t state)
 {
     return finite_range(((const Acc *)args.A)[channel * args.A_channel + state * args.A_state]);
-}
-
-/* Softplus with its slope σ(value). */
-__device__ inline void soften(float raw, float &value, float &slope)
-{
-    const float t = expf(-fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
-    value = softplus(raw);
-    slope = raw > 0.0f ? inverse : t * inverse;
-}
-__device__ inline void soften(double raw, double &value, double &slope)
-{
-    value = softplus(raw);
-    slope = raw > 20.0 ? 1.0 : 1.0 / (1.0 + exp(-raw));
-}
-
-/* The slope of value σ(value). */
-__device__ inline float gate_slope(float value)
-{
-    const float sigma = reciprocal_rough(1.0f + expf(-value));
-    return sigma * (1.0f + value * (1.0f - sigma));
-}
-__device__ inline double gate_slope(double value)
-{
-    const double sigma = 1.0 / (1.0 + exp(-value));
-    return sigma * (1.0 + value * (1.0 - sigma));
 }
 
 #include "selective_scan_back_rows.cuh"

@@ -161,15 +161,6 @@ template <typename Acc> __device__ void hand_on(const rl_s6_back_args &args, con
         const int64_t channel = block.channel + k / args.scan.states, state = k % args.scan.states;
         const int64_t at = piece.sequence * to.sequence + channel * to.channel + state * to.state;
         const int64_t source = piece.sequence * from.sequence + channel * from.channel + state * from.state;
-        if (!from.data)
-            store_any(to.data, to.dtype, at, Acc(0));
-        else if (from.dtype != to.dtype)
-            store_any(to.data, to.dtype, at, load_any<Acc>(from.data, from.dtype, source));
-        else if (to.dtype == RILL_F64)
-            ((uint64_t *)to.data)[at] = ((const uint64_t *)from.data)[source];
-        else if (to.dtype == RILL_F32)
-            ((uint32_t *)to.data)[at] = ((const uint32_t *)from.data)[source];
-        else
-            ((uint16_t *)to.data)[at] = ((const uint16_t *)from.data)[source];
+        hand_on_gradient<Acc>(args, at, source);
     }
 }

@@ -188,6 +188,60 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
     return status;
 }
 
+static rill_status launch(rill_context *context, rl_s6_back_args *args, const void *kernel, int64_t blocks,
+                          int threads, size_t shared, const char *what)
+{
+    void *arguments[] = {args};
+    if (blocks == 0) return RILL_OK;
+    return rl_cuda_launch_early(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
+}
+
+/*
+ * Few short sequences: what counts is the number of launches.  The choice depends on the number of sequences, so that
+ * bits would too: not where they must not.
+ */
+static bool is_short(rill_context *context, const rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const int64_t pairs = args->groups * rl_s6_ceil(scan->group_channels, RL_S6_BACK_SHORT_CHANNELS);
+    if (context->options.reproducible || scan->states == 0 || pairs == 0 || scan->length == 0) return false;
+    return scan->states <= RL_S6_BACK_SHORT_STATES && scan->length <= rl_s6_back_short_steps(is_f64(args)) &&
+           scan->sequences <= RL_S6_BACK_SHORT_ROUNDS * rl_cuda_state_of(context)->sms / pairs;
+}
+
+static rill_status take_short_scratch(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const size_t element = (size_t)element_of(args), vectors = (size_t)(scan->sequences * scan->channels);
+    const size_t inputs = args->dB.data || args->dC.data ? (size_t)(scan->blocks * args->rows * 2 * scan->states) : 0;
+    rill_status status = rl_workspace_take(context, vectors * (size_t)scan->states * element, &args->A_parts);
+    if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->D_parts);
+    if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->bias_parts);
+    if (status == RILL_OK && inputs) status = rl_workspace_take(context, inputs * element, &args->bc_parts);
+    return status;
+}
+
+static rill_status run_short(rill_context *context, rl_s6_back_args *args)
+{
+    rl_s6_args *scan = &args->scan;
+    const bool f64 = is_f64(args);
+    const int threads = 128;
+    scan->chunks = 1;
+    scan->blocks_per_group = rl_s6_ceil(scan->group_channels, RL_S6_BACK_SHORT_CHANNELS);
+    scan->blocks = scan->blocks_per_group * args->groups;
+    scan->tasks = scan->sequences * scan->blocks;
+    rill_status status = take_short_scratch(context, args);
+    if (status == RILL_OK)
+        status = launch(context, args, rl_s6_back_short_kernel(f64), scan->tasks, RL_S6_BACK_SHORT_THREADS,
+                        rl_s6_back_short_shared(f64, scan->length), "selective_scan_backward: launch of short ones");
+    const int64_t numbers =
+        (args->bc_parts ? args->groups * args->rows * 2 * scan->states : 0) + scan->channels * (scan->states + 2);
+    if (status == RILL_OK)
+        status = launch(context, args, rl_s6_back_short_sums_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
+                        "selective_scan_backward: launch of the sums of short ones");
+    return status;
+}
+
 /* These kernels take more shared memory than one may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
 {
@@ -202,20 +256,13 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
                        {rl_s6_back_summary_kernel(f64, false, true), rl_s6_back_summary_shared(f64)},
                        {rl_s6_back_summary_kernel(f64, true, true), rl_s6_back_summary_shared(f64)},
                        {rl_s6_back_walk_kernel(f64, false), rl_s6_back_walk_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)}};
-        for (int k = 0; k < 6 && error == cudaSuccess; k++)
+                       {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)},
+                       {rl_s6_back_short_kernel(f64), rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64))}};
+        for (int k = 0; k < 7 && error == cudaSuccess; k++)
             error = cudaFuncSetAttribute(kernels[k].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          (int)kernels[k].shared);
     }
     return error;
-}
-
-static rill_status launch(rill_context *context, rl_s6_back_args *args, const void *kernel, int64_t blocks,
-                          int threads, size_t shared, const char *what)
-{
-    void *arguments[] = {args};
-    if (blocks == 0) return RILL_OK;
-    return rl_cuda_launch_early(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
 }
 
 /* All but the parameters' and groups' sums. */
@@ -253,16 +300,22 @@ static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
                   "selective_scan_backward: launch of the parameters' sums");
 }
 
+static rill_status run_long(rill_context *context, rl_s6_back_args *args)
+{
+    cut(context, args);
+    rill_status status = take_scratch(context, args);
+    if (status == RILL_OK) status = launch_walks(context, args);
+    if (status == RILL_OK) status = launch_sums(context, args);
+    return status;
+}
+
 rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem)
 {
     rl_s6_back_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     args.scan.wide = all_wide(&args);
     args.neat = all_neat(&args);
-    cut(context, &args);
-    rill_status status = take_scratch(context, &args);
-    if (status == RILL_OK) status = launch_walks(context, &args);
-    if (status == RILL_OK) status = launch_sums(context, &args);
+    rill_status status = is_short(context, &args) ? run_short(context, &args) : run_long(context, &args);
     rl_cuda_leave(context, &scope);
     return status;
 }
