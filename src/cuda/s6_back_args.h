@@ -54,7 +54,7 @@ typedef struct rl_s6_back_args {
     bool clamps;        /* a step size may be clamped */
     bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */
     bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
-    bool neat;          /* whatever is in fours, of channels or of states, is whole and one access in memory */
+    int32_t form;       /* what the kernels know of the tensors: rl_s6_back_form in s6_back_kernels.h */
     bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
 
     void *kept;        /* [tiles, blocks, panels, 2, threads, 4] Acc: the state before a tile, but for a chunk's

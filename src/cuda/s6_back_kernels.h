@@ -10,15 +10,27 @@
 extern "C" {
 #endif
 
+/*
+ * What kernels know of their tensors.  Neat: whatever is in fours, of channels or of states, is whole and one access
+ * in memory; and then all by time may be of one type.
+ */
+typedef enum rl_s6_back_form {
+    RL_S6_BACK_ANY,
+    RL_S6_BACK_NEAT,
+    RL_S6_BACK_NEAT_F32,
+    RL_S6_BACK_NEAT_BF16,
+    RL_S6_BACK_FORMS
+} rl_s6_back_form;
+
 /* What each chunk does to a state, and to a gradient that runs against time; keeps the states before tiles. */
-const void *rl_s6_back_summary_kernel(bool f64, bool split, bool neat);
+const void *rl_s6_back_summary_kernel(bool f64, bool split, rl_s6_back_form form);
 size_t rl_s6_back_summary_shared(bool f64);
 
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);
 
 /* The gradients themselves. */
-const void *rl_s6_back_walk_kernel(bool f64, bool neat);
+const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form);
 size_t rl_s6_back_walk_shared(bool f64);
 
 /* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a

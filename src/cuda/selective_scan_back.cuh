@@ -29,6 +29,7 @@
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_back_args.h"
+#include "s6_back_kernels.h"
 #include "selective_scan_back_slopes.cuh"
 
 namespace selective_scan_back
@@ -153,8 +154,8 @@ struct Lane {
 };
 
 /*
- * States in memory as threads hold them: [row, block, panel, own channel, thread], four in their own order each.  The
- * first number of a thread, and the step from one of its channels to the other.
+ * States in memory as threads hold them: [row, block, panel, own channel, thread], four slots each.  The first number
+ * of a thread, and the step from one of its channels to the other.
  */
 __device__ inline int64_t place_of(const rl_s6_args &args, const Block &block, int64_t row, int panel)
 {
@@ -174,19 +175,9 @@ __device__ inline int64_t place_of_state(const rl_s6_args &args, int64_t row, in
               threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
     const int low = column % (WARP / OWN), lane = (int)(state % PANEL) / STATES;
     const int own = (column / (WARP / OWN) & 1) ^ lane / 2;
-    const int thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * (low / 2);
+    const int order = low / 2, thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * order;
     return (((row * args.blocks + block) * args.panels + state / PANEL) * OWN + own) * threads * STATES +
-           thread * STATES + state % STATES;
-}
-
-/* From a lane's own order to that of its slots, or back. */
-template <typename Acc> __device__ inline void turn(int order, Acc (&four)[STATES])
-{
-    Acc once[STATES];
-#pragma unroll
-    for (int k = 0; k < STATES; k++) once[k] = order & 1 ? four[k ^ 1] : four[k];
-#pragma unroll
-    for (int k = 0; k < STATES; k++) four[k] = order & 2 ? once[k ^ 2] : once[k];
+           thread * STATES + (state % STATES ^ order);
 }
 
 /* exp(δ A) of a tame step; rate_of(A) goes with it, and scale_of turns a sum with rates into one with A. */

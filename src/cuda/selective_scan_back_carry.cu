@@ -73,10 +73,11 @@ template <typename Acc> struct Carrier {
     }
     __device__ Acc load_size(const Piece &piece, int64_t step) const
     {
-        const StepSize<Acc> step_size(args.scan);
-        Acc size[] = {load(args.scan.delta, piece, step) + bias};
-        step_size(size);
-        return size[0];
+        const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
+        Acc size = load(args.scan.delta, piece, step) + bias;
+        if (args.scan.softplus) size = softplus_of_any(size);
+        size = size < low ? low : size;
+        return size > high ? high : size;
     }
 
     /* The state before a tile, of a chunk that starts from h, as the walk back takes it. */

@@ -1,7 +1,8 @@
 /* What is done with the sums of a tile, which selective_scan_back_walk.cu includes in its namespace. */
 
-template <typename Acc, bool neat> struct Finisher {
-    using Prepares = Preparer<Acc, TILE, true, neat>;
+template <typename Acc, int form> struct Finisher {
+    using Prepares = Preparer<Acc, TILE, true, form>;
+    static constexpr bool neat = is_neat(form);
     static constexpr int QUADS = Prepares::QUADS;
 
     const rl_s6_back_args &args;
@@ -90,8 +91,8 @@ template <typename Acc, bool neat> struct Finisher {
         if (!view.data) return;
         const int64_t to =
             first_row(args.scan, view, piece) + step * view.step + block.group * view.group + state * view.lane;
-        store_four((char *)view.data + to * bytes_of(view), view, neat || (view.wide && left >= 4),
-                   left < 4 ? (int)left : 4, sum);
+        store_four<form>((char *)view.data + to * bytes_in<form>(view), view, neat || (view.wide && left >= 4),
+                         left < 4 ? (int)left : 4, sum);
     }
 
     /* The same as the block's share of them. */

@@ -27,9 +27,10 @@ __device__ inline int find_seat(const rl_s6_args &args)
 
 /*
  * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of every eighth step.
- * `back`: with slopes, which only the walk back needs.  `neat`: as in s6_back_args.h.
+ * `back`: with slopes, which only the walk back needs.
  */
-template <typename Acc, int size, bool back, bool neat> struct Preparer {
+template <typename Acc, int size, bool back, int form> struct Preparer {
+    static constexpr bool neat = is_neat(form);
     static constexpr int QUADS = size / ROWS; /* of every tensor */
 
     const rl_s6_back_args &args;
@@ -53,11 +54,11 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     {
         const rl_s6_view &view = view_of(args, tensor);
         const int64_t lane = neat ? (int64_t)column : column * view.lane;
-        return rows.row[tensor][row] + lane * bytes_of(view);
+        return rows.row[tensor][row] + lane * bytes_in<form>(view);
     }
     __device__ int64_t stride(const rl_s6_view &view) const
     {
-        return view.step * ROWS * bytes_of(view);
+        return view.step * ROWS * bytes_in<form>(view);
     }
 
     /* The quads of steps below `steps`; of the others nothing is read. */
@@ -69,35 +70,30 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
             if (left > 0 && row + i * ROWS < steps)
-                raw[i] = load_raw(Acc(), from + i * stride(view), view, neat || full, left);
+                raw[i] = load_raw<form>(Acc(), from + i * stride(view), view, neat || full, left);
         }
     }
     __device__ void unpack_quad(const Raw<Acc> &raw, int tensor, Acc (&to)[4]) const
     {
-        unpack(raw, view_of(args, tensor), neat || full, to);
+        unpack<form>(raw, view_of(args, tensor), neat || full, to);
     }
     __device__ void store(const Rows &rows, int tensor, int i, const Acc (&from)[4]) const
     {
         const rl_s6_view &view = view_of(args, tensor);
-        store_four(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
+        store_four<form>(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
     }
 
     /* δ and its slope from what is stored. */
     __device__ void size_steps(const Acc (&raw)[4], const Four<Acc> &bias, Step<Acc> (&step)[4]) const
     {
+        Acc value[4], slope[4] = {1, 1, 1, 1};
+#pragma unroll
+        for (int k = 0; k < 4; k++) value[k] = raw[k] + bias.state[k];
+        if (args.scan.softplus) soften_four<back>(value, slope);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            step[k].delta = raw[k] + bias.state[k];
-            step[k].slope = 1;
-        }
-        if (args.scan.softplus) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                if (back)
-                    soften(step[k].delta, step[k].delta, step[k].slope);
-                else
-                    step[k].delta = softplus(step[k].delta);
-            }
+            step[k].delta = value[k];
+            step[k].slope = slope[k];
         }
         if (!args.clamps) return;
         const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
@@ -196,8 +192,8 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !flows)) return {};
         const char *from = rows.row[OF_B + kind][at % ROWS] + at / ROWS * stride(view);
-        return load_raw(Acc(), from + (neat ? state : state * view.lane) * bytes_of(view), view,
-                        is_whole_input(view, there), there < STATES ? (int)there : STATES);
+        return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view), view,
+                              is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
     /* Each lane's states in `orders` orders. */
     template <int orders>
@@ -207,7 +203,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const int at = i / LANES % size, kind = i / (LANES * size);
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         Acc value[STATES];
-        unpack(raw, view, is_whole_input(view, states_from(panel, i)), value);
+        unpack<form>(raw, view, is_whole_input(view, states_from(panel, i)), value);
         Acc(*to)[PANEL] = kind ? C[at] : B[at];
 #pragma unroll
         for (int order = 0; order < orders; order++) {
@@ -235,7 +231,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         for (int tensor = OF_X; tensor <= OF_Z; tensor++) {
             const rl_s6_view &view = view_of(args, tensor);
             if (left <= 0 || !view.data || (tensor >= OF_DY && !flows)) continue;
-            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_of(view);
+            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)
                 if (row + i * ROWS < steps) fetch_ahead(from + i * stride(view));

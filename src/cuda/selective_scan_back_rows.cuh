@@ -32,6 +32,20 @@ __device__ inline int bytes_of(const rl_s6_view &view)
     return view.dtype == RILL_F64 ? 8 : view.dtype == RILL_F32 ? 4 : 2;
 }
 
+/* What a kernel of one form knows of its tensors: the forms are told in s6_back_kernels.h. */
+__host__ __device__ constexpr bool is_neat(int form)
+{
+    return form != RL_S6_BACK_ANY;
+}
+template <int form> __device__ inline int dtype_of(const rl_s6_view &view)
+{
+    return form == RL_S6_BACK_NEAT_F32 ? (int)RILL_F32 : form == RL_S6_BACK_NEAT_BF16 ? (int)RILL_BF16 : view.dtype;
+}
+template <int form> __device__ inline int bytes_in(const rl_s6_view &view)
+{
+    return form == RL_S6_BACK_NEAT_F32 ? 4 : form == RL_S6_BACK_NEAT_BF16 ? 2 : bytes_of(view);
+}
+
 /*
  * In shared memory, where they cost no thread its registers: each tensor's first rows of a tile, from the block's
  * first channel on.
@@ -88,9 +102,10 @@ __device__ __attribute__((noinline)) void store_one(void *data, int dtype, int64
 }
 
 /* `full`: there are four, and they are one access.  Otherwise they come one by one, in the accumulation type. */
+template <int form>
 __device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view &view, bool full, int count)
 {
-    if (full && view.dtype == RILL_F32) return {*(const uint4 *)data};
+    if (full && dtype_of<form>(view) == RILL_F32) return {*(const uint4 *)data};
     if (full) {
         const uint2 two = *(const uint2 *)data;
         return {make_uint4(two.x, two.y, 0, 0)};
@@ -101,6 +116,7 @@ __device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view 
     return {make_uint4(__float_as_uint(one[0]), __float_as_uint(one[1]), __float_as_uint(one[2]),
                        __float_as_uint(one[3]))};
 }
+template <int form>
 __device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_view &view, bool full, int count)
 {
     Raw<double> raw;
@@ -113,18 +129,20 @@ __device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_vie
     return raw;
 }
 
-__device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
+template <int form> __device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++) to[k] = raw.value[k];
 }
+template <int form>
 __device__ inline void unpack(const Raw<float> &raw, const rl_s6_view &view, bool full, float (&to)[4])
 {
     const uint32_t word[4] = {raw.bits.x, raw.bits.y, raw.bits.z, raw.bits.w};
-    if (!full || view.dtype == RILL_F32) {
+    const int dtype = dtype_of<form>(view);
+    if (!full || dtype == RILL_F32) {
 #pragma unroll
         for (int k = 0; k < 4; k++) to[k] = __uint_as_float(word[k]);
-    } else if (view.dtype == RILL_BF16) {
+    } else if (dtype == RILL_BF16) {
 #pragma unroll
         for (int k = 0; k < 4; k++) to[k] = widen(bf16{(uint16_t)(word[k / 2] >> (k % 2 * 16))});
     } else {
@@ -158,11 +176,11 @@ __device__ inline void store_whole(void *data, const double (&from)[4], int)
     ((double2 *)data)[1] = make_double2(from[2], from[3]);
 }
 
-template <typename Acc>
+template <int form, typename Acc>
 __device__ inline void store_four(void *data, const rl_s6_view &view, bool full, int count, const Acc (&from)[4])
 {
     if (full && (sizeof(Acc) == 4 || view.dtype == RILL_F64)) {
-        store_whole(data, from, view.dtype);
+        store_whole(data, from, dtype_of<form>(view));
         return;
     }
 #pragma unroll

@@ -16,17 +16,65 @@ __device__ inline double product(double x, double y)
     return __dmul_rn(x, y);
 }
 
-/* Softplus with its slope σ(value). */
+/* Softplus in the way that suits the size of the value: one value has one result. */
+__device__ inline float softplus_of_any(float value)
+{
+    return fabsf(value) <= SMALL ? softplus_of_small(value) : softplus(value);
+}
+__device__ inline double softplus_of_any(double value)
+{
+    return softplus(value);
+}
+
+/* The same with its slope σ(value). */
 __device__ inline void soften(float raw, float &value, float &slope)
 {
     const float t = expf(-fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
-    value = softplus(raw);
+    value = softplus_of_any(raw);
     slope = raw > 0.0f ? inverse : t * inverse;
 }
 __device__ inline void soften(double raw, double &value, double &slope)
 {
     value = softplus(raw);
     slope = raw > 20.0 ? 1.0 : 1.0 / (1.0 + exp(-raw));
+}
+
+/* Out of line, for there are few such. */
+__device__ __attribute__((noinline)) static float2 soften_rare(float raw)
+{
+    float2 both;
+    soften(raw, both.x, both.y);
+    return both;
+}
+
+/* Four at a time, with slopes or without. */
+template <bool slopes> __device__ inline void soften_four(float (&value)[4], float (&slope)[4])
+{
+    float size = 0; /* a NaN has no say: either way passes it on */
+#pragma unroll
+    for (int k = 0; k < 4; k++) size = fmaxf(size, fabsf(value[k]));
+    if (size > SMALL) {
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float2 both = soften_rare(value[k]);
+            value[k] = both.x;
+            slope[k] = both.y;
+        }
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const float raw = value[k];
+        value[k] = softplus_of_small(raw);
+        if (!slopes) continue;
+        const float t = exp2_rough(-1.44269504f * fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
+        slope[k] = raw > 0.0f ? inverse : t * inverse;
+    }
+}
+template <bool slopes> __device__ inline void soften_four(double (&value)[4], double (&slope)[4])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) soften(value[k], value[k], slope[k]);
 }
 
 /* The slope of value σ(value). */

@@ -22,7 +22,7 @@ constexpr int SPAN = 2 * TILE; /* steps that are walked from zero: two tiles of 
 
 template <typename Acc> struct Tiles {
     Step<Acc> step[SPAN][CHANNELS<Acc>];
-    alignas(16) Acc B[SPAN][1][PANEL], C[SPAN][1][PANEL];
+    alignas(16) Acc B[SPAN][ORDERS][PANEL], C[SPAN][ORDERS][PANEL];
     Parameters<Acc> vectors;
     int flags[CHANNELS<Acc>], first[CHANNELS<Acc>]; /* the first tile with a wild state */
     Rows rows[2];                                   /* of a span and the next */
@@ -31,8 +31,8 @@ template <typename Acc> struct Tiles {
 };
 
 /* `split`: there are chunks; else sequences are whole, and only the states before their tiles are wanted. */
-template <typename Acc, bool split, bool neat> struct Summary {
-    using Prepares = Preparer<Acc, SPAN, false, neat>;
+template <typename Acc, bool split, int form> struct Summary {
+    using Prepares = Preparer<Acc, SPAN, false, form>;
 
     const rl_s6_back_args &args;
     const Chunk &chunk;
@@ -53,7 +53,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     }
     __device__ int64_t state(int panel, int k) const
     {
-        return (int64_t)panel * PANEL + lane.lane * STATES + k;
+        return lane.state_of(panel, k);
     }
     __device__ bool has(int own, int panel, int k) const
     {
@@ -109,9 +109,9 @@ template <typename Acc, bool split, bool neat> struct Summary {
     {
 #pragma unroll 4
         for (int t = first; t < first + TILE; t++) {
-            const Four<Acc> b = *(const Four<Acc> *)&tiles.B[t][0][lane.lane * STATES];
+            const Four<Acc> b = *(const Four<Acc> *)&tiles.B[t][lane.order][lane.lane * STATES];
             Four<Acc> c = {};
-            if (backs) c = *(const Four<Acc> *)&tiles.C[t][0][lane.lane * STATES];
+            if (backs) c = *(const Four<Acc> *)&tiles.C[t][lane.order][lane.lane * STATES];
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
                 const Step<Acc> step = tiles.step[t][slot_of(lane.column_of(j))];
@@ -190,7 +190,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
                 preparer.fetch_steps(rows, steps, fetched);
                 preparer.put_steps(fetched, tiles.vectors, steps, tiles.step, tiles.flags);
             }
-            preparer.template put_inputs<1>(input, rows, steps, panel, tiles.B, tiles.C);
+            preparer.template put_inputs<ORDERS>(input, rows, steps, panel, tiles.B, tiles.C);
             if (panel == 0) preparer.look_ahead(rows, SPAN, left - SPAN);
             __syncthreads(); /* the stage is prepared */
             if (panel == 0) note_wild(tile);
@@ -255,7 +255,7 @@ template <typename Acc, bool split, bool neat> struct Summary {
     }
 };
 
-template <typename Acc, bool split, bool neat>
+template <typename Acc, bool split, int form>
 __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
     summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
@@ -266,23 +266,31 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? 4 : 2)
         const int64_t piece = task / args.scan.blocks, sequence = piece / args.scan.chunks;
         const Block block = locate_block(args.scan, task - piece * args.scan.blocks);
         const Chunk chunk = locate_chunk(args.scan, sequence, piece - sequence * args.scan.chunks);
-        Summary<Acc, split, neat>(args, chunk, block, tiles).run();
+        Summary<Acc, split, form>(args, chunk, block, tiles).run();
         __syncthreads(); /* before the next task clears the flags */
+    }
+}
+
+template <bool split> const void *kernel_of(bool f64, rl_s6_back_form form)
+{
+    if (f64) return kernel_address<summary_kernel<double, split, RL_S6_BACK_ANY>>();
+    switch (form) {
+    case RL_S6_BACK_NEAT_F32:
+        return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT_F32>>();
+    case RL_S6_BACK_NEAT_BF16:
+        return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT_BF16>>();
+    case RL_S6_BACK_NEAT:
+        return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT>>();
+    default:
+        return kernel_address<summary_kernel<float, split, RL_S6_BACK_ANY>>();
     }
 }
 
 } // namespace
 
-const void *rl_s6_back_summary_kernel(bool f64, bool split, bool neat)
+const void *rl_s6_back_summary_kernel(bool f64, bool split, rl_s6_back_form form)
 {
-    if (f64)
-        return split ? kernel_address<summary_kernel<double, true, false>>()
-                     : kernel_address<summary_kernel<double, false, false>>();
-    if (neat)
-        return split ? kernel_address<summary_kernel<float, true, true>>()
-                     : kernel_address<summary_kernel<float, false, true>>();
-    return split ? kernel_address<summary_kernel<float, true, false>>()
-                 : kernel_address<summary_kernel<float, false, false>>();
+    return split ? kernel_of<true>(f64, form) : kernel_of<false>(f64, form);
 }
 
 size_t rl_s6_back_summary_shared(bool f64)

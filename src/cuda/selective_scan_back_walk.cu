@@ -45,8 +45,8 @@ __device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &ar
 #include "selective_scan_back_plain.cuh"
 
 /* The chunks of one task. */
-template <typename Acc, bool neat> struct Task {
-    using Prepares = Preparer<Acc, TILE, true, neat>;
+template <typename Acc, int form> struct Task {
+    using Prepares = Preparer<Acc, TILE, true, form>;
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -77,20 +77,15 @@ template <typename Acc, bool neat> struct Task {
         const Four<Acc> four = *(const Four<Acc> *)((const Acc *)from + at + j * place_step());
 #pragma unroll
         for (int k = 0; k < STATES; k++) to[k] = four.state[k];
-        turn(walker.lane.order, to);
     }
 
     __device__ void store_four_each(void *to, int64_t at, const Acc (&from)[OWN][STATES]) const
     {
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            Acc own[STATES];
             Four<Acc> four;
 #pragma unroll
-            for (int k = 0; k < STATES; k++) own[k] = from[j][k];
-            turn(walker.lane.order, own);
-#pragma unroll
-            for (int k = 0; k < STATES; k++) four.state[k] = own[k];
+            for (int k = 0; k < STATES; k++) four.state[k] = from[j][k];
             *(Four<Acc> *)((Acc *)to + at + j * place_step()) = four;
         }
     }
@@ -109,7 +104,6 @@ template <typename Acc, bool neat> struct Task {
         if (args.scan.chunks > 1) {
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[k] = kept.start[j].state[k];
-            turn(walker.lane.order, h);
             return;
         }
 #pragma unroll
@@ -162,7 +156,6 @@ template <typename Acc, bool neat> struct Task {
             }
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[j][k] = kept.state[j].state[k];
-            turn(walker.lane.order, h[j]);
             if (!tiles.moves || walker.lane.column_of(j) >= block.channels) continue;
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
@@ -266,9 +259,9 @@ template <typename Acc, bool neat> struct Task {
     {
         return Prepares(args, block, tiles.seat[threadIdx.x]);
     }
-    __device__ Finisher<Acc, neat> finish(const Rows &rows, int steps) const
+    __device__ Finisher<Acc, form> finish(const Rows &rows, int steps) const
     {
-        return Finisher<Acc, neat>(args, block, prepares(), tiles, rows, steps);
+        return Finisher<Acc, form>(args, block, prepares(), tiles, rows, steps);
     }
 
     __device__ void run_tile(const Chunk &chunk, int64_t tile, Ahead &ahead)
@@ -359,7 +352,7 @@ template <typename Acc, bool neat> struct Task {
     }
 };
 
-template <typename Acc, bool neat>
+template <typename Acc, int form>
 __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BLOCKS : 2)
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
@@ -370,17 +363,25 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
         __syncthreads(); /* the block is known */
-        Task<Acc, neat>(args, tiles.block, index, tiles).run();
+        Task<Acc, form>(args, tiles.block, index, tiles).run();
     }
 }
 
 } // namespace
 
-const void *rl_s6_back_walk_kernel(bool f64, bool neat)
+const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form)
 {
-    return f64    ? kernel_address<walk_kernel<double, false>>()
-           : neat ? kernel_address<walk_kernel<float, true>>()
-                  : kernel_address<walk_kernel<float, false>>();
+    if (f64) return kernel_address<walk_kernel<double, RL_S6_BACK_ANY>>();
+    switch (form) {
+    case RL_S6_BACK_NEAT_F32:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_F32>>();
+    case RL_S6_BACK_NEAT_BF16:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_BF16>>();
+    case RL_S6_BACK_NEAT:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT>>();
+    default:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_ANY>>();
+    }
 }
 
 size_t rl_s6_back_walk_shared(bool f64)

@@ -100,6 +100,23 @@ static bool all_neat(const rl_s6_back_args *args)
     return args->scan.wide && args->scan.group_channels % 4 == 0 && args->scan.states % 4 == 0;
 }
 
+static bool all_of_type(const rl_s6_back_args *args, rill_dtype dtype)
+{
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->scan.z, &args->scan.B,
+                                 &args->scan.C, &args->dy,         &args->dx,     &args->ddelta,
+                                 &args->dz,     &args->dB,         &args->dC};
+    for (int i = 0; i < 11; i++)
+        if (views[i]->data && views[i]->dtype != (int32_t)dtype) return false;
+    return true;
+}
+
+static rl_s6_back_form form_of(const rl_s6_back_args *args)
+{
+    if (!all_neat(args)) return RL_S6_BACK_ANY;
+    if (all_of_type(args, RILL_F32)) return RL_S6_BACK_NEAT_F32;
+    return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
+}
+
 static bool is_f64(const rl_s6_back_args *args)
 {
     return args->scan.x.dtype == RILL_F64;
@@ -242,25 +259,26 @@ static rill_status run_short(rill_context *context, rl_s6_back_args *args)
     return status;
 }
 
+static cudaError_t allow_shared(const void *kernel, size_t shared)
+{
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+}
+
 /* These kernels take more shared memory than one may have unasked. */
 cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
 {
     (void)state;
     cudaError_t error = cudaSuccess;
-    for (int f64 = 0; f64 < 2; f64++) {
-        const struct {
-            const void *kernel;
-            size_t shared;
-        } kernels[] = {{rl_s6_back_summary_kernel(f64, false, false), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, true, false), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, false, true), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, true, true), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64, false), rl_s6_back_walk_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)},
-                       {rl_s6_back_short_kernel(f64), rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64))}};
-        for (int k = 0; k < 7 && error == cudaSuccess; k++)
-            error = cudaFuncSetAttribute(kernels[k].kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         (int)kernels[k].shared);
+    for (int i = 0; i < 2 * RL_S6_BACK_FORMS && error == cudaSuccess; i++) {
+        const bool f64 = i >= RL_S6_BACK_FORMS;
+        const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
+        const size_t summary = rl_s6_back_summary_shared(f64);
+        error = allow_shared(rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
+        if (error == cudaSuccess) error = allow_shared(rl_s6_back_summary_kernel(f64, false, form), summary);
+        if (error == cudaSuccess) error = allow_shared(rl_s6_back_summary_kernel(f64, true, form), summary);
+        if (error == cudaSuccess)
+            error =
+                allow_shared(rl_s6_back_short_kernel(f64), rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64)));
     }
     return error;
 }
@@ -274,14 +292,16 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
     rill_status status = RILL_OK;
     if (!args->whole)
-        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, args->neat), scan->tasks, threads,
-                        rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
+        status =
+            launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form), scan->tasks,
+                   threads, rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
     if (status != RILL_OK) return status;
-    return launch(context, args, rl_s6_back_walk_kernel(f64, args->neat), args->pieces * scan->blocks, threads,
-                  rl_s6_back_walk_shared(f64), "selective_scan_backward: launch");
+    return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
+                  args->pieces * scan->blocks, threads, rl_s6_back_walk_shared(f64),
+                  "selective_scan_backward: launch");
 }
 
 static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
@@ -314,7 +334,7 @@ rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_sele
     rl_s6_back_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     args.scan.wide = all_wide(&args);
-    args.neat = all_neat(&args);
+    args.form = form_of(&args);
     rill_status status = is_short(context, &args) ? run_short(context, &args) : run_long(context, &args);
     rl_cuda_leave(context, &scope);
     return status;
