@@ -12,7 +12,7 @@ extern "C" {
 
 /*
  * What kernels know of their tensors.  Neat: whatever is in fours, of channels or of states, is whole and one access
- * in memory; and then all by time may be of one type.
+ * in memory; and then all by time may be of one type, with one panel of states.
  */
 typedef enum rl_s6_back_form {
     RL_S6_BACK_ANY,

@@ -37,6 +37,10 @@ __host__ __device__ constexpr bool is_neat(int form)
 {
     return form != RL_S6_BACK_ANY;
 }
+__host__ __device__ constexpr bool has_one_panel(int form)
+{
+    return form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16;
+}
 template <int form> __device__ inline int dtype_of(const rl_s6_view &view)
 {
     return form == RL_S6_BACK_NEAT_F32 ? (int)RILL_F32 : form == RL_S6_BACK_NEAT_BF16 ? (int)RILL_BF16 : view.dtype;

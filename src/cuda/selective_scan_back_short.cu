@@ -36,6 +36,7 @@ template <typename Acc> struct Along {
 /* One block's sequence in shared memory. */
 template <typename Acc> struct Room {
     Acc *decay, *h, *G; /* [steps, lanes] the last two first hold what a step adds */
+    Acc *B, *C;         /* [steps, STATES] */
     Step<Acc> *step;    /* [steps, PAIR] */
     Along<Acc> *along;  /* [steps, PAIR] */
     Acc *shares;        /* [WARPS, lanes] */
@@ -45,7 +46,9 @@ template <typename Acc> struct Room {
         decay = (Acc *)memory;
         h = decay + steps * LANES;
         G = h + steps * LANES;
-        step = (Step<Acc> *)(G + steps * LANES);
+        B = G + steps * LANES;
+        C = B + steps * STATES;
+        step = (Step<Acc> *)(C + steps * STATES);
         along = (Along<Acc> *)(step + steps * PAIR);
         shares = (Acc *)(along + steps * PAIR);
     }
@@ -64,9 +67,9 @@ template <typename Acc> struct Short {
     __device__ Short(const rl_s6_back_args &args, const Room<Acc> &room, int64_t task) : args(args), room(room)
     {
         const rl_s6_args &scan = args.scan;
-        const int64_t sequence = task / scan.blocks;
+        const int64_t sequence = (int)task / (int)scan.blocks; /* there are few */
         block = task - sequence * scan.blocks;
-        group = block / scan.blocks_per_group;
+        group = (int)block / (int)scan.blocks_per_group;
         const int64_t in_group = (block - group * scan.blocks_per_group) * PAIR,
                       left = scan.group_channels - in_group;
         channel = group * scan.group_channels + in_group;
@@ -99,12 +102,11 @@ template <typename Acc> struct Short {
     {
         return load_any<Acc>(view.data, view.dtype, place_of(view, t, of));
     }
-    __device__ Acc load_input(const rl_s6_view &view, int t) const
+    __device__ Acc load_input(const rl_s6_view &view, int t, int of) const
     {
-        if (!exists) return 0;
+        if (of >= args.scan.states) return 0;
         return load_any<Acc>(view.data, view.dtype,
-                             first_row(args.scan, view, piece) + t * view.step + group * view.group +
-                                 state * view.lane);
+                             first_row(args.scan, view, piece) + t * view.step + group * view.group + of * view.lane);
     }
     __device__ Acc load_vector(const rl_s6_vector &vector, int of) const
     {
@@ -122,9 +124,26 @@ template <typename Acc> struct Short {
         step.delta = value < low ? low : value > high ? high : value;
     }
 
+    /* Half of the threads take the steps, half B and C, so that all of it is on its way together. */
     __device__ void prepare() const
     {
-        for (int i = threadIdx.x; i < steps * PAIR; i += THREADS) {
+        constexpr int HALF = THREADS / 2;
+        if ((int)threadIdx.x < HALF)
+            prepare_steps<HALF>(threadIdx.x);
+        else
+            prepare_inputs<HALF>(threadIdx.x - HALF);
+    }
+    template <int stride> __device__ void prepare_inputs(int from) const
+    {
+#pragma unroll 8
+        for (int i = from; i < steps * STATES; i += stride) {
+            room.B[i] = load_input(args.scan.B, i / STATES, i % STATES);
+            room.C[i] = args.dy.data ? load_input(args.scan.C, i / STATES, i % STATES) : Acc(0);
+        }
+    }
+    template <int stride> __device__ void prepare_steps(int from) const
+    {
+        for (int i = from; i < steps * PAIR; i += stride) {
             const int t = i / PAIR, of = i % PAIR;
             Step<Acc> step = {};
             if (of < channels) {
@@ -144,7 +163,7 @@ template <typename Acc> struct Short {
     {
 #pragma unroll 4
         for (int t = warp; t < steps; t += WARPS) {
-            const Acc b = load_input(args.scan.B, t), c = args.dy.data ? load_input(args.scan.C, t) : Acc(0);
+            const Acc b = room.B[t * STATES + state], c = room.C[t * STATES + state];
             const Step<Acc> &step = room.step[t * PAIR + own];
             const int at = t * LANES + lane;
             room.decay[at] = exponential(step.delta * a);
@@ -227,7 +246,7 @@ template <typename Acc> struct Short {
         Acc dA = 0;
 #pragma unroll 2
         for (int t = warp; t < steps; t += WARPS) {
-            const Acc b = load_input(args.scan.B, t), c = args.needs_outputs ? load_input(args.scan.C, t) : Acc(0);
+            const Acc b = room.B[t * STATES + state], c = room.C[t * STATES + state];
             const Step<Acc> step = room.step[t * PAIR + own];
             const int at = t * LANES + lane;
             const bool fresh = is_fresh(t);
@@ -347,50 +366,51 @@ __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ 
     }
 }
 
-/* Over the blocks of a group: number k of [groups, rows, 2, states]. */
-template <typename Acc> __device__ void sum_input(const rl_s6_back_args &args, int64_t k)
+/* Over the blocks of a group: number k of [groups, rows, 2, states].  Of all there are fewer than 2^31. */
+template <typename Acc> __device__ void sum_input(const rl_s6_back_args &args, int k)
 {
-    const int64_t states = args.scan.states, per_group = args.rows * 2 * states, blocks = args.scan.blocks_per_group;
-    const int64_t group = k / per_group, in_group = k - group * per_group, row = in_group / (2 * states);
-    const int64_t number = in_group - row * 2 * states, kind = number / states, state = number - kind * states;
+    const int states = (int)args.scan.states, per_group = (int)args.rows * 2 * states;
+    const int blocks = (int)args.scan.blocks_per_group, group = k / per_group, in_group = k - group * per_group;
+    const int row = in_group / (2 * states), number = in_group - row * 2 * states, kind = number >= states;
     const rl_s6_view &view = kind ? args.dC : args.dB;
     if (!view.data) return;
     const Acc *from = (const Acc *)args.bc_parts + group * blocks * per_group + in_group;
     Acc sum = 0;
 #pragma unroll 16
-    for (int64_t block = 0; block < blocks; block++) sum += from[block * per_group];
-    const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
+    for (int block = 0; block < blocks; block++) sum += from[block * per_group];
+    const int length = (int)args.scan.length, batch = row / length, time = row - batch * length;
     const int64_t step = args.scan.reverse ? -view.step : view.step;
-    store_any(view.data, view.dtype, batch * view.batch + time * step + group * view.group + state * view.lane, sum);
+    store_any(view.data, view.dtype,
+              batch * view.batch + time * step + group * view.group + (number - kind * states) * view.lane, sum);
 }
 
 /* Over sequences: number k of those of dA, of dD, of ddelta_bias.  Of A none flows beyond the finite range. */
-template <typename Acc> __device__ void sum_parameter(const rl_s6_back_args &args, int64_t k)
+template <typename Acc> __device__ void sum_parameter(const rl_s6_back_args &args, int k)
 {
-    const int64_t channels = args.scan.channels, states = args.scan.states, matrix = channels * states;
-    const int64_t vector = k < matrix ? -1 : (k - matrix) / channels, size = k < matrix ? matrix : channels;
-    const int64_t at = k < matrix ? k : k - matrix - vector * channels;
-    const int64_t channel = k < matrix ? k / states : at, state = k < matrix ? k - channel * states : 0;
-    const rl_s6_target &target = k < matrix ? args.dA : vector == 0 ? args.dD : args.dbias;
-    const void *const parts = k < matrix ? args.A_parts : vector == 0 ? args.D_parts : args.bias_parts;
+    const int channels = (int)args.scan.channels, states = (int)args.scan.states, matrix = channels * states;
+    const bool is_A = k < matrix, is_D = !is_A && k < matrix + channels;
+    const int size = is_A ? matrix : channels, at = is_A ? k : is_D ? k - matrix : k - matrix - channels;
+    const int channel = is_A ? k / states : at, state = is_A ? k - channel * states : 0;
+    const rl_s6_target &target = is_A ? args.dA : is_D ? args.dD : args.dbias;
+    const void *const parts = is_A ? args.A_parts : is_D ? args.D_parts : args.bias_parts;
     if (!target.data) return;
     Acc sum = 0;
 #pragma unroll 4
-    for (int64_t sequence = 0; sequence < args.scan.sequences; sequence++)
+    for (int sequence = 0; sequence < (int)args.scan.sequences; sequence++)
         sum += ((const Acc *)parts)[sequence * size + at];
-    if (k < matrix && fabs(((const Acc *)args.scan.A)[channel * args.scan.A_channel + state * args.scan.A_state]) >
-                          Limits<Acc>::top)
+    if (is_A && fabs(((const Acc *)args.scan.A)[channel * args.scan.A_channel + state * args.scan.A_state]) >
+                    Limits<Acc>::top)
         sum = 0;
     store_any(target.data, target.dtype, channel * target.channel + state * target.state, sum);
 }
 
 template <typename Acc> __global__ void short_sums_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    const int64_t inputs = args.bc_parts ? args.groups * args.rows * 2 * args.scan.states : 0;
-    const int64_t count = inputs + args.scan.channels * (args.scan.states + 2);
+    const int inputs = args.bc_parts ? (int)(args.groups * args.rows * 2 * args.scan.states) : 0;
+    const int count = inputs + (int)(args.scan.channels * (args.scan.states + 2));
     let_later_start();
     await_earlier();
-    for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < count; k += (int64_t)gridDim.x * blockDim.x)
+    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
         k < inputs ? sum_input<Acc>(args, k) : sum_parameter<Acc>(args, k - inputs);
 }
 
@@ -408,7 +428,7 @@ const void *rl_s6_back_short_sums_kernel(bool f64)
 
 size_t rl_s6_back_short_shared(bool f64, int64_t length)
 {
-    const size_t numbers = (size_t)length * (3 * LANES + PAIR * 8) + WARPS * LANES;
+    const size_t numbers = (size_t)length * (3 * LANES + 2 * STATES + PAIR * 8) + WARPS * LANES;
     static_assert(sizeof(Step<float>) + sizeof(Along<float>) == 8 * sizeof(float), "no gaps");
     return numbers * (f64 ? sizeof(double) : sizeof(float));
 }

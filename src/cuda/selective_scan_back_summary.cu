@@ -179,7 +179,7 @@ template <typename Acc, bool split, int form> struct Summary {
         const Prepares preparer(args, block, tiles.seat[threadIdx.x], backs);
         const int64_t left = chunk.piece.count - tile * TILE;
         const int steps = left < SPAN ? (int)left : SPAN, parity = tile / 2 & 1;
-        const int panels = args.scan.panels;
+        const int panels = has_one_panel(form) ? 1 : args.scan.panels;
         const bool resident = panels == 1, last = left <= SPAN; /* states stay in registers from span to span */
         const Rows &rows = tiles.rows[parity];
         Acc sum[OWN];

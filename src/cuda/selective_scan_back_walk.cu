@@ -11,6 +11,22 @@ namespace
 
 template <typename Acc> constexpr int PART = sizeof(Acc) == 4 ? 4 : 2; /* steps whose states registers hold */
 
+/* Where what is kept of a chunk lies for the block, and how far it is from tile to tile. */
+template <typename Acc> struct Keeping {
+    const Acc *state, *ends, *sums;
+    int64_t stride;
+
+    __device__ void find(const rl_s6_back_args &args, const Block &block, const Chunk &chunk)
+    {
+        const int64_t own = (int64_t)args.scan.panels * OWN * blockDim.x * STATES, first = block.number * own;
+        const int64_t row = chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
+        stride = args.scan.blocks * own;
+        state = (const Acc *)args.kept + chunk.kept * stride + first;
+        ends = (const Acc *)args.ends + row * stride + first;
+        sums = (const Acc *)args.kept_sums + chunk.kept * args.scan.channels + block.channel;
+    }
+};
+
 template <typename Acc> struct Tiles {
     Step<Acc> step[TILE][CHANNELS<Acc>];
     alignas(16) Acc B[TILE][ORDERS][PANEL], C[TILE][ORDERS][PANEL];
@@ -26,6 +42,7 @@ template <typename Acc> struct Tiles {
     int seat[THREADS<Acc>];
     Block block; /* this and the next here, to leave registers to the walk */
     Chunk chunk;
+    Keeping<Acc> keeping;
     int moves, again; /* the chunk starts from a state that is not zero; some states have been run again */
 };
 
@@ -108,7 +125,7 @@ template <typename Acc, int form> struct Task {
         }
 #pragma unroll
         for (int k = 0; k < STATES; k++)
-            h[k] = walker.has(j, panel, k) ? load_any<Acc>(init.data, init.dtype,
+            h[k] = walker.has(j, panel, k) ? load_one<Acc>(init.data, init.dtype,
                                                            place_in(init, piece, j, walker.lane.state_of(panel, k)))
                                            : Acc(0);
     }
@@ -116,15 +133,16 @@ template <typename Acc, int form> struct Task {
     /* Whether what is kept before a tile is the state, and not what the chunk makes of zero. */
     __device__ bool is_whole(const Piece &piece, int64_t tile, int panel, int j, int k) const
     {
-        if (!tiles.again || !walker.has(j, panel, k)) return false;
+        if (!walker.has(j, panel, k)) return false;
         return tile >= args.plain[place(end_row(piece), j, walker.lane.state_of(panel, k))];
     }
 
     __device__ Kept fetch_kept(int64_t tile, int panel) const
     {
-        const int64_t row = tiles.chunk.kept + tile;
-        const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
-        const Acc *ends = (const Acc *)args.ends + place_of(args.scan, block, end_row(tiles.chunk.piece), panel);
+        const Keeping<Acc> &keeping = tiles.keeping;
+        const int64_t offset = panel * (OWN * place_step());
+        const Acc *const from = keeping.state + tile * keeping.stride + offset + threadIdx.x * STATES;
+        const Acc *const ends = keeping.ends + offset + threadIdx.x * STATES;
         const bool moves = tiles.moves;
         Kept to = {};
 #pragma unroll
@@ -135,9 +153,20 @@ template <typename Acc, int form> struct Task {
         for (int j = 0; j < OWN; j++) {
             to.state[j] = *(const Four<Acc> *)(from + j * place_step());
             if (moves && walker.lane.column_of(j) < block.channels)
-                to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
+                to.deltas[j] = keeping.sums[tile * args.scan.channels + walker.lane.column_of(j)];
         }
         return to;
+    }
+
+    /* What the chunk makes of the state that it starts from, where that is not in what is kept. */
+    __device__ void add_start(const Piece &piece, int64_t tile, int panel, int j, Acc deltas,
+                              const Acc (&start)[STATES], Acc (&h)[STATES]) const
+    {
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            const Acc whole = fma(distant_decay(walker.own.rate[j][k], deltas), start[k], h[k]);
+            if (!is_whole(piece, tile, panel, j, k)) h[k] = whole;
+        }
     }
 
     /* The states before a tile. */
@@ -156,19 +185,25 @@ template <typename Acc, int form> struct Task {
             }
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[j][k] = kept.state[j].state[k];
-            if (!tiles.moves || walker.lane.column_of(j) >= block.channels) continue;
-#pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const Acc whole = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
-                if (!is_whole(piece, tile, panel, j, k)) h[j][k] = whole;
+            if (!tiles.moves) continue;
+            if (tiles.again) {
+                add_start(piece, tile, panel, j, kept.deltas[j], start, h[j]);
+                continue;
             }
+#pragma unroll
+            for (int k = 0; k < STATES; k++)
+                h[j][k] = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
         }
     }
 
     /* One panel of states stays in registers all along; many share them, and lie in memory between tiles. */
     __device__ bool is_resident() const
     {
-        return args.scan.panels == 1;
+        return panels() == 1;
+    }
+    __device__ int panels() const
+    {
+        return has_one_panel(form) ? 1 : args.scan.panels;
     }
 
     /* Before the task's first tile. */
@@ -199,7 +234,7 @@ template <typename Acc, int form> struct Task {
             for (int k = 0; k < STATES; k++) {
                 walker.own.G[j][k] = 0;
                 if (final.data && walker.has(j, panel, k))
-                    walker.own.G[j][k] = load_any<Acc>(final.data, final.dtype,
+                    walker.own.G[j][k] = load_one<Acc>(final.data, final.dtype,
                                                        place_in(final, piece, j, walker.lane.state_of(panel, k)));
             }
     }
@@ -232,7 +267,7 @@ template <typename Acc, int form> struct Task {
 #pragma unroll
             for (int k = 0; k < STATES; k++)
                 if (walker.has(j, panel, k))
-                    store_any(init.data, init.dtype, place_in(init, piece, j, walker.lane.state_of(panel, k)),
+                    store_one(init.data, init.dtype, place_in(init, piece, j, walker.lane.state_of(panel, k)),
                               walker.own.G[j][k]);
     }
 
@@ -268,13 +303,13 @@ template <typename Acc, int form> struct Task {
     {
         const Piece &piece = chunk.piece;
         const int64_t first = tile * TILE, left = piece.count - first;
-        const int panels = args.scan.panels, parity = tile & 1, steps = left < TILE ? (int)left : TILE;
+        const int count = panels(), parity = tile & 1, steps = left < TILE ? (int)left : TILE;
         const bool last = tile + 1 == chunk.tiles;
         const Rows &rows = tiles.rows[parity];
         walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
         prepares().put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
-        for (int panel = 0; panel < panels; panel++) {
+        for (int panel = 0; panel < count; panel++) {
             Acc h[OWN][STATES];
             if (last || !is_resident()) load_panel(piece, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
@@ -290,7 +325,7 @@ template <typename Acc, int form> struct Task {
             }
             __syncthreads(); /* all sums are there, and all have left the stage */
             if (args.dB.data || args.dC.data) finish(rows, steps).finish_inputs(piece, first, panel);
-            if (panel + 1 == panels) continue;
+            if (panel + 1 == count) continue;
             ahead.kept = fetch_kept(tile, panel + 1);
             ahead.input = prepares().fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
@@ -306,7 +341,10 @@ template <typename Acc, int form> struct Task {
     __device__ void begin_chunk(const Chunk &chunk)
     {
         const Piece &piece = chunk.piece;
-        if (threadIdx.x == 0) tiles.moves = !piece.starts || args.scan.h_init.data;
+        if (threadIdx.x == 0) {
+            tiles.moves = !piece.starts || args.scan.h_init.data;
+            tiles.keeping.find(args, block, chunk);
+        }
         if (chunk.tiles == 0) return;
         tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
         if (args.whole) return;
@@ -326,7 +364,7 @@ template <typename Acc, int form> struct Task {
         tiles.vectors.load(args.scan, block);
         find_strides(args, tiles.stride);
         tiles.seat[threadIdx.x] = find_seat(args.scan);
-        for (int panel = 0; panel < args.scan.panels; panel++) {
+        for (int panel = 0; panel < panels(); panel++) {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
         }

@@ -113,6 +113,7 @@ static bool all_of_type(const rl_s6_back_args *args, rill_dtype dtype)
 static rl_s6_back_form form_of(const rl_s6_back_args *args)
 {
     if (!all_neat(args)) return RL_S6_BACK_ANY;
+    if (args->scan.states == 0 || args->scan.states > RL_S6_PANEL) return RL_S6_BACK_NEAT;
     if (all_of_type(args, RILL_F32)) return RL_S6_BACK_NEAT_F32;
     return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
 }
