@@ -12,6 +12,7 @@ enum {
     RL_S6_BACK_CHANNELS = 64,       /* of a block, at most */
     RL_S6_BACK_CHANNELS_F64 = 32,   /* the same in float64 */
     RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
+    RL_S6_BACK_SUMMARY_THREADS = 4, /* the same in the summary */
     RL_S6_BACK_BLOCKS = 3,          /* of the walk that a multiprocessor has at a time */
     RL_S6_BACK_SHORT_CHANNELS = 2,  /* of a block of short sequences: selective_scan_back_short.cu */
     RL_S6_BACK_SHORT_STATES = 16,   /* at most, there */

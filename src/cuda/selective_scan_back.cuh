@@ -136,12 +136,12 @@ __device__ inline int slot_of(int column)
 struct Lane {
     int lane, order, column; /* the column of the pair's first channel; the second's is 8 on */
 
-    __device__ Lane()
+    __device__ explicit Lane(int thread = threadIdx.x)
     {
-        const int in_warp = threadIdx.x & 31;
+        const int in_warp = thread & 31;
         lane = in_warp / 2 % LANES;
         order = in_warp / 8;
-        column = threadIdx.x / 32 * WARP + in_warp % 2 + 2 * order;
+        column = thread / 32 * WARP + in_warp % 2 + 2 * order;
     }
     __device__ int column_of(int own) const
     {

@@ -26,12 +26,14 @@ __device__ inline int find_seat(const rl_s6_args &args)
 }
 
 /*
- * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of every eighth step.
+ * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of one step of
+ * every `count`.
  * `back`: with slopes, which only the walk back needs.
  */
-template <typename Acc, int size, bool back, int form> struct Preparer {
+template <typename Acc, int size, bool back, int form, int count = ROWS> struct Preparer {
+    using Rows = RowsOf<count>;
     static constexpr bool neat = is_neat(form);
-    static constexpr int QUADS = size / ROWS; /* of every tensor */
+    static constexpr int QUADS = size / count; /* of every tensor */
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -58,7 +60,7 @@ template <typename Acc, int size, bool back, int form> struct Preparer {
     }
     __device__ int64_t stride(const rl_s6_view &view) const
     {
-        return view.step * ROWS * bytes_in<form>(view);
+        return view.step * count * bytes_in<form>(view);
     }
 
     /* The quads of steps below `steps`; of the others nothing is read. */
@@ -69,7 +71,7 @@ template <typename Acc, int size, bool back, int form> struct Preparer {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
-            if (left > 0 && row + i * ROWS < steps)
+            if (left > 0 && row + i * count < steps)
                 raw[i] = load_raw<form>(Acc(), from + i * stride(view), view, neat || full, left);
         }
     }
@@ -143,7 +145,7 @@ template <typename Acc, int size, bool back, int form> struct Preparer {
         const Four<Acc> bias = *(const Four<Acc> *)&parameters.bias[column];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            const int at = row + i * ROWS;
+            const int at = row + i * count;
             Step<Acc> step[4] = {};
             if (left > 0 && at < steps) {
                 Acc value[4];
@@ -191,7 +193,7 @@ template <typename Acc, int size, bool back, int form> struct Preparer {
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !flows)) return {};
-        const char *from = rows.row[OF_B + kind][at % ROWS] + at / ROWS * stride(view);
+        const char *from = rows.row[OF_B + kind][at % count] + at / count * stride(view);
         return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view), view,
                               is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
@@ -234,7 +236,7 @@ template <typename Acc, int size, bool back, int form> struct Preparer {
             const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)
-                if (row + i * ROWS < steps) fetch_ahead(from + i * stride(view));
+                if (row + i * count < steps) fetch_ahead(from + i * stride(view));
         }
     }
 };

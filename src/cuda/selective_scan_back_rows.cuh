@@ -54,28 +54,30 @@ template <int form> __device__ inline int bytes_in(const rl_s6_view &view)
  * In shared memory, where they cost no thread its registers: each tensor's first rows of a tile, from the block's
  * first channel on.
  */
-struct Rows {
-    char *row[TENSORS][ROWS];
+template <int rows> struct RowsOf {
+    char *row[TENSORS][rows];
 
     /* From step `first` of a piece on. */
     __device__ void find(const rl_s6_back_args &args, const Block &block, const Piece &piece, int64_t first)
     {
-        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x) {
-            const int tensor = i / ROWS;
+        for (int i = threadIdx.x; i < TENSORS * rows; i += blockDim.x) {
+            const int tensor = i / rows;
             const rl_s6_view &view = view_of(args, tensor);
             const int64_t lane = tensor >= OF_B ? block.group * view.group : block.channel * view.lane;
-            const int64_t at = first_row(args.scan, view, piece) + (first + i % ROWS) * view.step + lane;
-            row[tensor][i % ROWS] = (char *)view.data + at * bytes_of(view);
+            const int64_t at = first_row(args.scan, view, piece) + (first + i % rows) * view.step + lane;
+            row[tensor][i % rows] = (char *)view.data + at * bytes_of(view);
         }
     }
 
     /* Those `steps` on from others. */
-    __device__ void move(const Rows &from, const int64_t (&stride)[TENSORS], int steps)
+    __device__ void move(const RowsOf &from, const int64_t (&stride)[TENSORS], int steps)
     {
-        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x)
-            row[i / ROWS][i % ROWS] = from.row[i / ROWS][i % ROWS] + steps * stride[i / ROWS];
+        for (int i = threadIdx.x; i < TENSORS * rows; i += blockDim.x)
+            row[i / rows][i % rows] = from.row[i / rows][i % rows] + steps * stride[i / rows];
     }
 };
+
+using Rows = RowsOf<ROWS>;
 
 /* Bytes of a step. */
 __device__ inline void find_strides(const rl_s6_back_args &args, int64_t (&stride)[TENSORS])

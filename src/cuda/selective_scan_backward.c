@@ -293,9 +293,9 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
     rill_status status = RILL_OK;
     if (!args->whole)
-        status =
-            launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form), scan->tasks,
-                   threads, rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
+        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form),
+                        scan->tasks, scan->block_channels * RL_S6_BACK_SUMMARY_THREADS,
+                        rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
