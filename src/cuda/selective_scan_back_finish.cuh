@@ -38,15 +38,30 @@ template <typename Acc, int form> struct Finisher {
         preparer.store(rows, OF_DZ, i, dz);
     }
 
+    /* What the thread's quads add to dD and ddelta_bias. */
+    struct Shares {
+        Four<Acc> D, bias;
+    };
+
+    /* x on its way. */
+    struct Fetched {
+        Raw<Acc> x[QUADS];
+    };
+    __device__ Fetched fetch() const
+    {
+        Fetched to;
+        preparer.load(rows, OF_X, steps, to.x);
+        return to;
+    }
+
     /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
-    __device__ void finish_quad(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
+    __device__ void finish_quad(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4],
+                                Shares &shares) const
     {
         const int column = preparer.column;
         const bool skips = args.dy.data && args.scan.D.data;
         const Four<Acc> along_B = *(const Four<Acc> *)&tiles.sums[at][0][column];
         const Four<Acc> along_delta = *(const Four<Acc> *)&tiles.sums[at][1][column];
-        Four<Acc> &dD = *(Four<Acc> *)&tiles.shares[0][preparer.row][column];
-        Four<Acc> &bias = *(Four<Acc> *)&tiles.shares[1][preparer.row][column];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             const Step<Acc> own = tiles.step[at][slot_of(column + k)];
@@ -54,20 +69,22 @@ template <typename Acc, int form> struct Finisher {
             const Acc whole = along_delta.state[k] + along_x;
             dx[k] = own.delta * along_B.state[k];
             ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
-            bias.state[k] += ddelta[k];
+            shares.bias.state[k] += ddelta[k];
             if (!skips) continue;
             dx[k] += own.du * skip[k];
-            dD.state[k] += own.du * x[k];
+            shares.D.state[k] += own.du * x[k];
         }
     }
 
-    __device__ void finish_steps() const
+    __device__ void finish_steps(const Fetched &fetched) const
     {
         const bool gates = args.dz.data && args.dy.data;
         if (preparer.left <= 0) return;
         const Four<Acc> skip = *(const Four<Acc> *)&tiles.vectors.skip[preparer.column];
-        Raw<Acc> raw_x[QUADS], raw_z[QUADS], raw_dy[QUADS];
-        preparer.load(rows, OF_X, steps, raw_x);
+        Four<Acc> &dD = *(Four<Acc> *)&tiles.shares[0][preparer.row][preparer.column];
+        Four<Acc> &bias = *(Four<Acc> *)&tiles.shares[1][preparer.row][preparer.column];
+        Shares shares = {dD, bias};
+        Raw<Acc> raw_z[QUADS], raw_dy[QUADS];
         preparer.load(rows, OF_Z, gates ? steps : 0, raw_z);
         preparer.load(rows, OF_DY, gates ? steps : 0, raw_dy);
 #pragma unroll
@@ -75,12 +92,14 @@ template <typename Acc, int form> struct Finisher {
             const int at = preparer.row + i * ROWS;
             Acc x[4], dx[4], ddelta[4];
             if (at >= steps) continue;
-            preparer.unpack_quad(raw_x[i], OF_X, x);
-            finish_quad(at, x, skip.state, dx, ddelta);
+            preparer.unpack_quad(fetched.x[i], OF_X, x);
+            finish_quad(at, x, skip.state, dx, ddelta, shares);
             if (args.dx.data) preparer.store(rows, OF_DX, i, dx);
             if (args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
             if (args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
         }
+        dD = shares.D;
+        bias = shares.bias;
     }
 
     /* Four numbers of dB or dC where they belong. */
@@ -96,11 +115,9 @@ template <typename Acc, int form> struct Finisher {
     }
 
     /* The same as the block's share of them. */
-    __device__ void share_inputs(const Piece &piece, int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
+    __device__ void share_inputs(int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
     {
-        const int64_t time = args.scan.reverse ? piece.row - step : piece.row + step;
-        const int64_t row = block.number * args.rows + piece.batch * args.scan.length + time;
-        Acc *to = (Acc *)args.bc_parts + (row * 2 + kind) * args.scan.states + state;
+        Acc *const to = tiles.keeping.shares + step * tiles.keeping.share_step + kind * args.scan.states + state;
         const bool whole = neat || args.scan.states % STATES == 0;
         Four<Acc> four;
 #pragma unroll
@@ -133,7 +150,7 @@ template <typename Acc, int form> struct Finisher {
             if (args.add_groups)
                 store_inputs(piece, first + at, kind, state, sum.state);
             else
-                share_inputs(piece, first + at, kind, state, sum.state);
+                share_inputs(first + at, kind, state, sum.state);
         }
     }
 };

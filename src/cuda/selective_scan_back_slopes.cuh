@@ -26,12 +26,21 @@ __device__ inline double softplus_of_any(double value)
     return softplus(value);
 }
 
-/* The same with its slope σ(value). */
+/* Its slope σ(value), from t = exp(-|value|). */
+__device__ inline float softplus_slope(float value, float t)
+{
+    const float inverse = reciprocal_rough(1.0f + t);
+    return value > 0.0f ? inverse : t * inverse;
+}
+__device__ inline float decay_of_small(float value)
+{
+    return exp2_rough(-1.44269504f * fabsf(value));
+}
+
 __device__ inline void soften(float raw, float &value, float &slope)
 {
-    const float t = expf(-fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
     value = softplus_of_any(raw);
-    slope = raw > 0.0f ? inverse : t * inverse;
+    slope = softplus_slope(raw, fabsf(raw) <= SMALL ? decay_of_small(raw) : expf(-fabsf(raw)));
 }
 __device__ inline void soften(double raw, double &value, double &slope)
 {
@@ -66,9 +75,7 @@ template <bool slopes> __device__ inline void soften_four(float (&value)[4], flo
     for (int k = 0; k < 4; k++) {
         const float raw = value[k];
         value[k] = softplus_of_small(raw);
-        if (!slopes) continue;
-        const float t = exp2_rough(-1.44269504f * fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
-        slope[k] = raw > 0.0f ? inverse : t * inverse;
+        if (slopes) slope[k] = softplus_slope(raw, decay_of_small(raw));
     }
 }
 template <bool slopes> __device__ inline void soften_four(double (&value)[4], double (&slope)[4])

@@ -14,7 +14,8 @@ template <typename Acc> constexpr int PART = sizeof(Acc) == 4 ? 4 : 2; /* steps 
 /* Where what is kept of a chunk lies for the block, and how far it is from tile to tile. */
 template <typename Acc> struct Keeping {
     const Acc *state, *ends, *sums;
-    int64_t stride;
+    Acc *shares; /* of dB and dC, from the chunk's first step on */
+    int64_t stride, share_step;
 
     __device__ void find(const rl_s6_back_args &args, const Block &block, const Chunk &chunk)
     {
@@ -24,6 +25,9 @@ template <typename Acc> struct Keeping {
         state = (const Acc *)args.kept + chunk.kept * stride + first;
         ends = (const Acc *)args.ends + row * stride + first;
         sums = (const Acc *)args.kept_sums + chunk.kept * args.scan.channels + block.channel;
+        const int64_t share_row = block.number * args.rows + chunk.piece.batch * args.scan.length + chunk.piece.row;
+        share_step = (args.scan.reverse ? -2 : 2) * args.scan.states;
+        shares = (Acc *)args.bc_parts + share_row * 2 * args.scan.states;
     }
 };
 
@@ -308,6 +312,7 @@ template <typename Acc, int form> struct Task {
         const Rows &rows = tiles.rows[parity];
         walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
+        typename Finisher<Acc, form>::Fetched finishing;
         prepares().put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
         for (int panel = 0; panel < count; panel++) {
             Acc h[OWN][STATES];
@@ -323,6 +328,7 @@ template <typename Acc, int form> struct Task {
                 clear_flags(parity ^ 1);
                 tiles.rows[parity ^ 1].move(rows, tiles.stride, -TILE);
             }
+            if (panel + 1 == count) finishing = finish(rows, steps).fetch();
             __syncthreads(); /* all sums are there, and all have left the stage */
             if (args.dB.data || args.dC.data) finish(rows, steps).finish_inputs(piece, first, panel);
             if (panel + 1 == count) continue;
@@ -330,7 +336,7 @@ template <typename Acc, int form> struct Task {
             ahead.input = prepares().fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
         ahead = fetch_tile(chunk, tile - 1);
-        finish(rows, steps).finish_steps();
+        finish(rows, steps).finish_steps(finishing);
     }
 
     __device__ void clear_flags(int which)
