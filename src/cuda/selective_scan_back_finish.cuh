@@ -55,7 +55,7 @@ template <typename Acc, int form> struct Finisher {
     }
 
     /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
-    __device__ void finish_quad(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4],
+    __device__ void finish_quad(int at, bool exists, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4],
                                 Shares &shares) const
     {
         const int column = preparer.column;
@@ -64,13 +64,13 @@ template <typename Acc, int form> struct Finisher {
         const Four<Acc> along_delta = *(const Four<Acc> *)&tiles.sums[at][1][column];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const Step<Acc> own = tiles.step[at][slot_of(column + k)];
-            const Acc along_x = args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
+            const Step<Acc> own = tiles.step[at][slot_of(column) ^ k];
+            const Acc along_x = has_one_panel(form) || args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
             const Acc whole = along_delta.state[k] + along_x;
             dx[k] = own.delta * along_B.state[k];
-            ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
+            ddelta[k] = own.slope < 0 || !exists ? Acc(0) : own.slope * whole;
             shares.bias.state[k] += ddelta[k];
-            if (!skips) continue;
+            if (!skips || !exists) continue;
             dx[k] += own.du * skip[k];
             shares.D.state[k] += own.du * x[k];
         }
@@ -90,13 +90,13 @@ template <typename Acc, int form> struct Finisher {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             const int at = preparer.row + i * ROWS;
+            const bool exists = at < steps; /* no branch, so that quads overlap */
             Acc x[4], dx[4], ddelta[4];
-            if (at >= steps) continue;
             preparer.unpack_quad(fetched.x[i], OF_X, x);
-            finish_quad(at, x, skip.state, dx, ddelta, shares);
-            if (args.dx.data) preparer.store(rows, OF_DX, i, dx);
-            if (args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
-            if (args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
+            finish_quad(at, exists, x, skip.state, dx, ddelta, shares);
+            if (exists && args.dx.data) preparer.store(rows, OF_DX, i, dx);
+            if (exists && args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
+            if (exists && args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
         }
         dD = shares.D;
         bias = shares.bias;

@@ -172,7 +172,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
                 flag(step, at, flags);
             }
 #pragma unroll
-            for (int k = 0; k < 4; k++) to[at][slot_of(column + k)] = step[k];
+            for (int k = 0; k < 4; k++) to[at][slot_of(column) ^ k] = step[k]; /* columns of quads are in fours */
         }
     }
 
