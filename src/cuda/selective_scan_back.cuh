@@ -125,7 +125,7 @@ __device__ inline Block locate_block(const rl_s6_args &args, int64_t number)
  */
 __device__ inline int slot_of(int column)
 {
-    return column ^ (column / 8 & 3);
+    return column ^ (column / 8 & 1) * 6 ^ (column / 16 & 3);
 }
 
 /*
