@@ -38,8 +38,9 @@ size_t rl_s6_back_walk_shared(bool f64);
 const void *rl_s6_back_sum_kernel(bool f64);
 const void *rl_s6_back_parameters_kernel(bool f64);
 
-/* All of it for a few short sequences: a block a sequence of two channels; then the sums. */
-const void *rl_s6_back_short_kernel(bool f64);
+/* All of it for a few short sequences: a block a sequence of two channels; then the sums.  `floats`: all tensors by
+ * time are float32. */
+const void *rl_s6_back_short_kernel(bool f64, bool floats);
 const void *rl_s6_back_short_sums_kernel(bool f64);
 size_t rl_s6_back_short_shared(bool f64, int64_t length);
 

@@ -54,7 +54,8 @@ template <typename Acc> struct Room {
     }
 };
 
-template <typename Acc> struct Short {
+/* `floats`: all tensors by time are float32. */
+template <typename Acc, bool floats> struct Short {
     const rl_s6_back_args &args;
     const Room<Acc> room;
     Piece piece;
@@ -86,6 +87,10 @@ template <typename Acc> struct Short {
         start = exists ? load_state(scan.h_init) : Acc(0);
     }
 
+    __device__ static Acc load_number(const rl_s6_view &view, int64_t at)
+    {
+        return load_any<Acc>(view.data, floats ? (int)RILL_F32 : view.dtype, at);
+    }
     __device__ int64_t place_in(const rl_s6_state &view) const
     {
         return piece.sequence * view.sequence + (channel + own) * view.channel + state * view.state;
@@ -100,13 +105,13 @@ template <typename Acc> struct Short {
     }
     __device__ Acc load(const rl_s6_view &view, int t, int of) const
     {
-        return load_any<Acc>(view.data, view.dtype, place_of(view, t, of));
+        return load_number(view, place_of(view, t, of));
     }
     __device__ Acc load_input(const rl_s6_view &view, int t, int of) const
     {
         if (of >= args.scan.states) return 0;
-        return load_any<Acc>(view.data, view.dtype,
-                             first_row(args.scan, view, piece) + t * view.step + group * view.group + of * view.lane);
+        return load_number(view,
+                           first_row(args.scan, view, piece) + t * view.step + group * view.group + of * view.lane);
     }
     __device__ Acc load_vector(const rl_s6_vector &vector, int of) const
     {
@@ -177,46 +182,60 @@ template <typename Acc> struct Short {
         return t == 0 && !args.scan.h_init.data;
     }
 
+    /* Steps `at`, at + stride, ...: their decays, and what they add. */
+    struct Group {
+        Acc decay[AHEAD], added[AHEAD];
+
+        __device__ Group(const Acc *decays, const Acc *adds, int at, int stride)
+        {
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                decay[k] = decays[at + k * stride];
+                added[k] = adds[at + k * stride];
+            }
+        }
+    };
+
     /* One warp: the states after all steps. */
     __device__ void run_forward() const
     {
         Acc h = start;
-        for (int first = 0; first < steps; first += AHEAD) {
-            Acc decay[AHEAD], added[AHEAD];
+        int t = 0;
+        for (; t + AHEAD <= steps; t += AHEAD) {
+            const int at = t * LANES + lane;
+            const Group group(room.decay, room.h, at, LANES);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
-                const int at = (first + k < steps ? first + k : first) * LANES + lane;
-                decay[k] = room.decay[at];
-                added[k] = room.h[at];
+                h = is_fresh(t + k) ? group.added[k] : advance(group.decay[k], h, group.added[k]);
+                room.h[at + k * LANES] = h;
             }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                if (first + k >= steps) continue;
-                h = is_fresh(first + k) ? added[k] : advance(decay[k], h, added[k]);
-                room.h[(first + k) * LANES + lane] = h;
-            }
+        }
+        for (; t < steps; t++) {
+            const Acc added = room.h[t * LANES + lane];
+            h = is_fresh(t) ? added : advance(room.decay[t * LANES + lane], h, added);
+            room.h[t * LANES + lane] = h;
         }
     }
 
-    /* Another: the gradients of those states, and of the one before the first. */
+    /* Another: the gradients of those states, and of the one before the first, if there is one. */
     __device__ void run_back() const
     {
         Acc G = exists ? load_state(args.dh_final) : Acc(0);
-        for (int last = steps - 1; last >= 0; last -= AHEAD) {
-            Acc decay[AHEAD], added[AHEAD];
+        int t = steps - 1;
+        for (; t + 1 >= AHEAD; t -= AHEAD) {
+            const int at = t * LANES + lane;
+            const Group group(room.decay, room.G, at, -LANES);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
-                const int at = (last - k >= 0 ? last - k : last) * LANES + lane;
-                decay[k] = room.decay[at];
-                added[k] = room.G[at];
+                if (args.dy.data) G += group.added[k];
+                room.G[at - k * LANES] = G;
+                G = product(group.decay[k], G);
             }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                if (last - k < 0) continue;
-                if (args.dy.data) G += added[k];
-                room.G[(last - k) * LANES + lane] = G;
-                G = is_fresh(last - k) ? Acc(0) : product(decay[k], G);
-            }
+        }
+        for (; t >= 0; t--) {
+            if (args.dy.data) G += room.G[t * LANES + lane];
+            room.G[t * LANES + lane] = G;
+            G = product(room.decay[t * LANES + lane], G);
         }
         if (args.dh_init.data && exists && steps > 0)
             store_any(args.dh_init.data, args.dh_init.dtype, place_in(args.dh_init), G);
@@ -271,7 +290,7 @@ template <typename Acc> struct Short {
 
     __device__ void store(const rl_s6_view &view, int t, int of, Acc value) const
     {
-        if (view.data) store_any(view.data, view.dtype, place_of(view, t, of), value);
+        if (view.data) store_any(view.data, floats ? (int)RILL_F32 : view.dtype, place_of(view, t, of), value);
     }
 
     /* dx, ddelta, dz of a step of a channel; adds to dD and ddelta_bias. */
@@ -355,13 +374,13 @@ template <typename Acc> struct Short {
     }
 };
 
-template <typename Acc>
+template <typename Acc, bool floats>
 __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     let_later_start();
     await_earlier();
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
-        Short<Acc>(args, Room<Acc>(dynamic_shared, args.scan.length), task).run();
+        Short<Acc, floats>(args, Room<Acc>(dynamic_shared, args.scan.length), task).run();
         __syncthreads(); /* before the next task takes the room */
     }
 }
@@ -416,9 +435,10 @@ template <typename Acc> __global__ void short_sums_kernel(const __grid_constant_
 
 } // namespace
 
-const void *rl_s6_back_short_kernel(bool f64)
+const void *rl_s6_back_short_kernel(bool f64, bool floats)
 {
-    return f64 ? kernel_address<short_kernel<double>>() : kernel_address<short_kernel<float>>();
+    if (f64) return kernel_address<short_kernel<double, false>>();
+    return floats ? kernel_address<short_kernel<float, true>>() : kernel_address<short_kernel<float, false>>();
 }
 
 const void *rl_s6_back_short_sums_kernel(bool f64)

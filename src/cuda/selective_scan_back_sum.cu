@@ -16,7 +16,7 @@ __device__ void add_shares(const rl_s6_back_args &args, int64_t first, Acc (&sum
     const int64_t per_group = args.rows * 2 * args.scan.states, group = first / per_group;
     const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
     const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first;
-#pragma unroll 8
+#pragma unroll 16
     for (int64_t block = 0; block < blocks; block++, from += per_group) {
         if (count == 4) {
             const Four<Acc> share = *(const Four<Acc> *)from;

@@ -250,8 +250,9 @@ static rill_status run_short(rill_context *context, rl_s6_back_args *args)
     scan->tasks = scan->sequences * scan->blocks;
     rill_status status = take_short_scratch(context, args);
     if (status == RILL_OK)
-        status = launch(context, args, rl_s6_back_short_kernel(f64), scan->tasks, RL_S6_BACK_SHORT_THREADS,
-                        rl_s6_back_short_shared(f64, scan->length), "selective_scan_backward: launch of short ones");
+        status = launch(context, args, rl_s6_back_short_kernel(f64, all_of_type(args, RILL_F32)), scan->tasks,
+                        RL_S6_BACK_SHORT_THREADS, rl_s6_back_short_shared(f64, scan->length),
+                        "selective_scan_backward: launch of short ones");
     const int64_t numbers =
         (args->bc_parts ? args->groups * args->rows * 2 * scan->states : 0) + scan->channels * (scan->states + 2);
     if (status == RILL_OK)
@@ -278,8 +279,8 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         if (error == cudaSuccess) error = allow_shared(rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = allow_shared(rl_s6_back_summary_kernel(f64, true, form), summary);
         if (error == cudaSuccess)
-            error =
-                allow_shared(rl_s6_back_short_kernel(f64), rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64)));
+            error = allow_shared(rl_s6_back_short_kernel(f64, i % 2 == 0),
+                                 rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64)));
     }
     return error;
 }
