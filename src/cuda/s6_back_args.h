@@ -16,7 +16,9 @@ enum {
     RL_S6_BACK_BLOCKS = 3,          /* of the walk that a multiprocessor has at a time */
     RL_S6_BACK_SHORT_CHANNELS = 2,  /* of a block of short sequences: selective_scan_back_short.cu */
     RL_S6_BACK_SHORT_STATES = 16,   /* at most, there */
-    RL_S6_BACK_SHORT_THREADS = 512
+    RL_S6_BACK_SHORT_THREADS = 512,
+    RL_S6_BACK_SUM_THREADS = 256, /* of a block of the sums */
+    RL_S6_BACK_SHARES = 8         /* of a parameter's sum where there are many parts */
 };
 
 /*
@@ -51,6 +53,7 @@ typedef struct rl_s6_back_args {
     rl_s6_state dh_final, dh_init;
     rl_s6_target dA, dD, dbias;
     int64_t groups, run, pieces;
+    int32_t shares;     /* of a parameter's sum over the pieces: 1 or RL_S6_BACK_SHARES */
     int64_t rows;       /* of dB and dC: batch x length */
     bool clamps;        /* a step size may be clamped */
     bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */

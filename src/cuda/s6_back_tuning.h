@@ -61,4 +61,10 @@ static inline int64_t rl_s6_back_matrix(const rl_s6_args *scan)
     return scan->blocks * scan->panels * scan->block_channels * RL_S6_PANEL;
 }
 
+/* Shares of the sum of a parameter's gradient over so many pieces. */
+static inline int32_t rl_s6_back_shares(int64_t pieces)
+{
+    return pieces >= 4 * RL_S6_BACK_SHARES ? RL_S6_BACK_SHARES : 1;
+}
+
 #endif

@@ -172,6 +172,7 @@ static void cut(rill_context *context, rl_s6_back_args *args)
     scan->tasks = scan->sequences * scan->chunks * scan->blocks;
     args->run = scan->chunks > 1 ? 1 : pick_run(args);
     args->pieces = scan->chunks > 1 ? scan->sequences * scan->chunks : rl_s6_ceil(scan->sequences, args->run);
+    args->shares = rl_s6_back_shares(args->pieces);
 }
 
 static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
@@ -318,7 +319,8 @@ static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
         status = launch(context, args, rl_s6_back_sum_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
                         "selective_scan_backward: launch of the sums");
     if (status != RILL_OK || !(args->dA.data || args->dD.data || args->dbias.data)) return status;
-    return launch(context, args, rl_s6_back_parameters_kernel(f64), rl_s6_ceil(parameters, 32), threads, 0,
+    return launch(context, args, rl_s6_back_parameters_kernel(f64),
+                  rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), RL_S6_BACK_SUM_THREADS, 0,
                   "selective_scan_backward: launch of the parameters' sums");
 }
 
