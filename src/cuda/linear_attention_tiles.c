@@ -203,18 +203,13 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
 
 /* Once for the device */
 
-static cudaError_t raise_limit(const void *kernel, size_t shared)
-{
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-}
-
 cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
     for (int i = 0; i < 2 && state->multiplies && error == cudaSuccess; i++) {
-        error = raise_limit(rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
-        if (error == cudaSuccess) error = raise_limit(rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
-        if (error == cudaSuccess) error = raise_limit(rl_tiles_back_kernel(i), rl_tiles_back_shared());
+        error = rl_cuda_allow(state, rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_back_kernel(i), rl_tiles_back_shared());
     }
     return error;
 }

@@ -12,7 +12,13 @@ enum {
     RL_S6_BACK_CHANNELS = 64,       /* of a block, at most */
     RL_S6_BACK_CHANNELS_F64 = 32,   /* the same in float64 */
     RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
-    RL_S6_BACK_BLOCKS = 3           /* of the walk that a multiprocessor has at a time */
+    RL_S6_BACK_SUMMARY_THREADS = 4, /* the same in the summary */
+    RL_S6_BACK_BLOCKS = 3,          /* of the walk that a multiprocessor has at a time */
+    RL_S6_BACK_SHORT_CHANNELS = 2,  /* of a block of short sequences: selective_scan_back_short.cu */
+    RL_S6_BACK_SHORT_STATES = 16,   /* at most, there */
+    RL_S6_BACK_SHORT_THREADS = 512,
+    RL_S6_BACK_SUM_THREADS = 256, /* of a block of the sums */
+    RL_S6_BACK_SHARES = 8         /* of a parameter's sum where there are many parts */
 };
 
 /*
@@ -47,11 +53,12 @@ typedef struct rl_s6_back_args {
     rl_s6_state dh_final, dh_init;
     rl_s6_target dA, dD, dbias;
     int64_t groups, run, pieces;
+    int32_t shares;     /* of a parameter's sum over the pieces: 1 or RL_S6_BACK_SHARES */
     int64_t rows;       /* of dB and dC: batch x length */
     bool clamps;        /* a step size may be clamped */
     bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */
     bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
-    bool neat;          /* whatever is in fours, of channels or of states, is whole and one access in memory */
+    int32_t form;       /* what the kernels know of the tensors: rl_s6_back_form in s6_back_kernels.h */
     bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
 
     void *kept;        /* [tiles, blocks, panels, 2, threads, 4] Acc: the state before a tile, but for a chunk's

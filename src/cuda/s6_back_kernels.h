@@ -4,26 +4,45 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/*
+ * What kernels know of their tensors.  Neat: whatever is in fours, of channels or of states, is whole and one access
+ * in memory; and then all by time may be of one type, with one panel of states.
+ */
+typedef enum rl_s6_back_form {
+    RL_S6_BACK_ANY,
+    RL_S6_BACK_NEAT,
+    RL_S6_BACK_NEAT_F32,
+    RL_S6_BACK_NEAT_BF16,
+    RL_S6_BACK_FORMS
+} rl_s6_back_form;
+
 /* What each chunk does to a state, and to a gradient that runs against time; keeps the states before tiles. */
-const void *rl_s6_back_summary_kernel(bool f64, bool split, bool neat);
+const void *rl_s6_back_summary_kernel(bool f64, bool split, rl_s6_back_form form);
 size_t rl_s6_back_summary_shared(bool f64);
 
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);
 
 /* The gradients themselves. */
-const void *rl_s6_back_walk_kernel(bool f64, bool neat);
+const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form);
 size_t rl_s6_back_walk_shared(bool f64);
 
 /* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a
  * block. */
 const void *rl_s6_back_sum_kernel(bool f64);
 const void *rl_s6_back_parameters_kernel(bool f64);
+
+/* All of it for a few short sequences: a block a sequence of two channels; then the sums.  `floats`: all tensors by
+ * time are float32. */
+const void *rl_s6_back_short_kernel(bool f64, bool floats);
+const void *rl_s6_back_short_sums_kernel(bool f64);
+size_t rl_s6_back_short_shared(bool f64, int64_t length);
 
 #ifdef __cplusplus
 }

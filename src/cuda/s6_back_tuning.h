@@ -9,10 +9,17 @@
 #include "s6_tuning.h"
 
 enum {
-    RL_S6_BACK_ENTRY = 16,    /* steps that the start of a task costs, about */
-    RL_S6_BACK_TRIED = 1024,  /* chunks of a sequence, at most: the carries run through them one by one */
-    RL_S6_BACK_FREE = 1 << 25 /* bytes of scratch that need not be saved */
+    RL_S6_BACK_ENTRY = 16,      /* steps that the start of a task costs, about */
+    RL_S6_BACK_TRIED = 1024,    /* chunks of a sequence, at most: the carries run through them one by one */
+    RL_S6_BACK_FREE = 1 << 25,  /* bytes of scratch that need not be saved */
+    RL_S6_BACK_SHORT_ROUNDS = 2 /* blocks of short sequences for each multiprocessor, at most */
 };
+
+/* Steps of a short sequence, at most: shared memory holds them all. */
+static inline int64_t rl_s6_back_short_steps(bool f64)
+{
+    return f64 ? 128 : 256;
+}
 
 /* Channels of a block: as many as it may have, shared out evenly in whole warps. */
 static inline int32_t rl_s6_back_block_channels(int64_t group_channels, bool f64)
@@ -52,6 +59,12 @@ static inline int64_t rl_s6_back_chunk_bytes(int64_t sequences, int64_t channels
 static inline int64_t rl_s6_back_matrix(const rl_s6_args *scan)
 {
     return scan->blocks * scan->panels * scan->block_channels * RL_S6_PANEL;
+}
+
+/* Shares of the sum of a parameter's gradient over so many pieces. */
+static inline int32_t rl_s6_back_shares(int64_t pieces)
+{
+    return pieces >= 4 * RL_S6_BACK_SHARES ? RL_S6_BACK_SHARES : 1;
 }
 
 #endif

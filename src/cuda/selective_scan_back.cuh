@@ -29,6 +29,8 @@
 #include "elements.cuh"
 #include "s6.cuh"
 #include "s6_back_args.h"
+#include "s6_back_kernels.h"
+#include "selective_scan_back_slopes.cuh"
 
 namespace selective_scan_back
 {
@@ -123,7 +125,7 @@ __device__ inline Block locate_block(const rl_s6_args &args, int64_t number)
  */
 __device__ inline int slot_of(int column)
 {
-    return column ^ (column / 8 & 3);
+    return column ^ (column / 8 & 1) * 6 ^ (column / 16 & 3);
 }
 
 /*
@@ -134,12 +136,12 @@ __device__ inline int slot_of(int column)
 struct Lane {
     int lane, order, column; /* the column of the pair's first channel; the second's is 8 on */
 
-    __device__ Lane()
+    __device__ explicit Lane(int thread = threadIdx.x)
     {
-        const int in_warp = threadIdx.x & 31;
+        const int in_warp = thread & 31;
         lane = in_warp / 2 % LANES;
         order = in_warp / 8;
-        column = threadIdx.x / 32 * WARP + in_warp % 2 + 2 * order;
+        column = thread / 32 * WARP + in_warp % 2 + 2 * order;
     }
     __device__ int column_of(int own) const
     {
@@ -152,8 +154,8 @@ struct Lane {
 };
 
 /*
- * States in memory as threads hold them: [row, block, panel, own channel, thread], four in their own order each.  The
- * first number of a thread, and the step from one of its channels to the other.
+ * States in memory as threads hold them: [row, block, panel, own channel, thread], four slots each.  The first number
+ * of a thread, and the step from one of its channels to the other.
  */
 __device__ inline int64_t place_of(const rl_s6_args &args, const Block &block, int64_t row, int panel)
 {
@@ -173,19 +175,9 @@ __device__ inline int64_t place_of_state(const rl_s6_args &args, int64_t row, in
               threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
     const int low = column % (WARP / OWN), lane = (int)(state % PANEL) / STATES;
     const int own = (column / (WARP / OWN) & 1) ^ lane / 2;
-    const int thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * (low / 2);
+    const int order = low / 2, thread = column / WARP * 32 + low % 2 + 2 * lane + 8 * order;
     return (((row * args.blocks + block) * args.panels + state / PANEL) * OWN + own) * threads * STATES +
-           thread * STATES + state % STATES;
-}
-
-/* From a lane's own order to that of its slots, or back. */
-template <typename Acc> __device__ inline void turn(int order, Acc (&four)[STATES])
-{
-    Acc once[STATES];
-#pragma unroll
-    for (int k = 0; k < STATES; k++) once[k] = order & 1 ? four[k ^ 1] : four[k];
-#pragma unroll
-    for (int k = 0; k < STATES; k++) four[k] = order & 2 ? once[k ^ 2] : once[k];
+           thread * STATES + (state % STATES ^ order);
 }
 
 /* exp(δ A) of a tame step; rate_of(A) goes with it, and scale_of turns a sum with rates into one with A. */
@@ -223,15 +215,6 @@ __device__ inline double distant_decay(double rate, double deltas)
 {
     return exp(rate * deltas);
 }
-/* Products that stay products: the compiler must not merge them into sums in one place and not in another. */
-__device__ inline float product(float x, float y)
-{
-    return __fmul_rn(x, y);
-}
-__device__ inline double product(double x, double y)
-{
-    return __dmul_rn(x, y);
-}
 template <typename Acc> __device__ inline Acc rate_unit()
 {
     return sizeof(Acc) == 4 ? Acc(0.693147180559945309) : Acc(1);
@@ -240,31 +223,6 @@ template <typename Acc> __device__ inline Acc rate_unit()
 template <typename Acc> __device__ inline Acc load_A(const rl_s6_args &args, int64_t channel, int64_t state)
 {
     return finite_range(((const Acc *)args.A)[channel * args.A_channel + state * args.A_state]);
-}
-
-/* Softplus with its slope σ(value). */
-__device__ inline void soften(float raw, float &value, float &slope)
-{
-    const float t = expf(-fabsf(raw)), inverse = reciprocal_rough(1.0f + t);
-    value = softplus(raw);
-    slope = raw > 0.0f ? inverse : t * inverse;
-}
-__device__ inline void soften(double raw, double &value, double &slope)
-{
-    value = softplus(raw);
-    slope = raw > 20.0 ? 1.0 : 1.0 / (1.0 + exp(-raw));
-}
-
-/* The slope of value σ(value). */
-__device__ inline float gate_slope(float value)
-{
-    const float sigma = reciprocal_rough(1.0f + expf(-value));
-    return sigma * (1.0f + value * (1.0f - sigma));
-}
-__device__ inline double gate_slope(double value)
-{
-    const double sigma = 1.0 / (1.0 + exp(-value));
-    return sigma * (1.0 + value * (1.0 - sigma));
 }
 
 #include "selective_scan_back_rows.cuh"

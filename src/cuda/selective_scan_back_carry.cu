@@ -24,12 +24,15 @@ constexpr int AHEAD = 8; /* chunks whose summaries are loaded together */
 template <typename Acc> struct Carrier {
     const rl_s6_back_args &args;
     int64_t sequence, channel, state;
+    int64_t at, stride; /* of its numbers in what threads lay out by chunk */
     Acc a, bias;
 
     __device__ Carrier(const rl_s6_back_args &args, int64_t sequence, int64_t channel, int64_t state)
         : args(args), sequence(sequence), channel(channel), state(state)
     {
         a = load_A<Acc>(args.scan, channel, state);
+        at = place_of_state(args.scan, sequence * args.scan.chunks, channel, state);
+        stride = place_of_state(args.scan, 1, 0, 0);
         bias = args.scan.bias.data ? ((const Acc *)args.scan.bias.data)[channel * args.scan.bias.stride] : Acc(0);
     }
 
@@ -48,11 +51,11 @@ template <typename Acc> struct Carrier {
     }
     __device__ Acc &end(int64_t chunk) const
     {
-        return ((Acc *)args.ends)[place_of_state(args.scan, sequence * args.scan.chunks + chunk, channel, state)];
+        return ((Acc *)args.ends)[at + chunk * stride];
     }
     __device__ Acc &back(int64_t chunk) const
     {
-        return ((Acc *)args.backs)[place_of_state(args.scan, sequence * args.scan.chunks + chunk, channel, state)];
+        return ((Acc *)args.backs)[at + chunk * stride];
     }
     __device__ Acc load_state(const rl_s6_state &view) const
     {
@@ -73,10 +76,11 @@ template <typename Acc> struct Carrier {
     }
     __device__ Acc load_size(const Piece &piece, int64_t step) const
     {
-        const StepSize<Acc> step_size(args.scan);
-        Acc size[] = {load(args.scan.delta, piece, step) + bias};
-        step_size(size);
-        return size[0];
+        const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
+        Acc size = load(args.scan.delta, piece, step) + bias;
+        if (args.scan.softplus) size = softplus_of_any(size);
+        size = size < low ? low : size;
+        return size > high ? high : size;
     }
 
     /* The state before a tile, of a chunk that starts from h, as the walk back takes it. */
@@ -100,7 +104,7 @@ template <typename Acc> struct Carrier {
     }
 
     /* A chunk forward, from a wild tile on in the loop's own order, which leaves the states before its tiles. */
-    __device__ Acc run_forward(int64_t index, int wild, Acc h) const
+    __device__ __attribute__((noinline)) Acc run_forward(int64_t index, int wild, Acc h) const
     {
         const Chunk chunk = locate_chunk(args.scan, sequence, index);
         const Piece &piece = chunk.piece;
@@ -121,7 +125,7 @@ template <typename Acc> struct Carrier {
     }
 
     /* A chunk back in the loop's own order. */
-    __device__ Acc run_back(const Chunk &chunk, Acc G) const
+    __device__ __attribute__((noinline)) Acc run_back(const Chunk &chunk, Acc G) const
     {
         const Piece &piece = chunk.piece;
         for (int64_t k = piece.count - 1; k >= 0; k--) {
@@ -217,7 +221,8 @@ template <typename Acc> struct Carrier {
     }
 };
 
-template <typename Acc> __global__ void carry_kernel(const __grid_constant__ rl_s6_back_args args)
+template <typename Acc>
+__global__ void __launch_bounds__(128, 4) carry_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     const int64_t per_sequence = args.scan.channels * args.scan.states, count = args.scan.sequences * per_sequence;
     const int64_t stride = (int64_t)gridDim.x * blockDim.x, all = args.scan.chunks > 1 ? 2 * count : count;

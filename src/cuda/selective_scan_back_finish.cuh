@@ -1,7 +1,8 @@
 /* What is done with the sums of a tile, which selective_scan_back_walk.cu includes in its namespace. */
 
-template <typename Acc, bool neat> struct Finisher {
-    using Prepares = Preparer<Acc, TILE, true, neat>;
+template <typename Acc, int form> struct Finisher {
+    using Prepares = Preparer<Acc, TILE, true, form>;
+    static constexpr bool neat = is_neat(form);
     static constexpr int QUADS = Prepares::QUADS;
 
     const rl_s6_back_args &args;
@@ -37,49 +38,68 @@ template <typename Acc, bool neat> struct Finisher {
         preparer.store(rows, OF_DZ, i, dz);
     }
 
+    /* What the thread's quads add to dD and ddelta_bias. */
+    struct Shares {
+        Four<Acc> D, bias;
+    };
+
+    /* x on its way. */
+    struct Fetched {
+        Raw<Acc> x[QUADS];
+    };
+    __device__ Fetched fetch() const
+    {
+        Fetched to;
+        preparer.load(rows, OF_X, steps, to.x);
+        return to;
+    }
+
     /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
-    __device__ void finish_quad(int at, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4]) const
+    __device__ void finish_quad(int at, bool exists, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4],
+                                Shares &shares) const
     {
         const int column = preparer.column;
         const bool skips = args.dy.data && args.scan.D.data;
         const Four<Acc> along_B = *(const Four<Acc> *)&tiles.sums[at][0][column];
         const Four<Acc> along_delta = *(const Four<Acc> *)&tiles.sums[at][1][column];
-        Four<Acc> &dD = *(Four<Acc> *)&tiles.shares[0][preparer.row][column];
-        Four<Acc> &bias = *(Four<Acc> *)&tiles.shares[1][preparer.row][column];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const Step<Acc> own = tiles.step[at][slot_of(column + k)];
-            const Acc along_x = args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
+            const Step<Acc> own = tiles.step[at][slot_of(column) ^ k];
+            const Acc along_x = has_one_panel(form) || args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
             const Acc whole = along_delta.state[k] + along_x;
             dx[k] = own.delta * along_B.state[k];
-            ddelta[k] = own.slope < 0 ? Acc(0) : own.slope * whole;
-            bias.state[k] += ddelta[k];
-            if (!skips) continue;
+            ddelta[k] = own.slope < 0 || !exists ? Acc(0) : own.slope * whole;
+            shares.bias.state[k] += ddelta[k];
+            if (!skips || !exists) continue;
             dx[k] += own.du * skip[k];
-            dD.state[k] += own.du * x[k];
+            shares.D.state[k] += own.du * x[k];
         }
     }
 
-    __device__ void finish_steps() const
+    __device__ void finish_steps(const Fetched &fetched) const
     {
         const bool gates = args.dz.data && args.dy.data;
         if (preparer.left <= 0) return;
         const Four<Acc> skip = *(const Four<Acc> *)&tiles.vectors.skip[preparer.column];
-        Raw<Acc> raw_x[QUADS], raw_z[QUADS], raw_dy[QUADS];
-        preparer.load(rows, OF_X, steps, raw_x);
+        Four<Acc> &dD = *(Four<Acc> *)&tiles.shares[0][preparer.row][preparer.column];
+        Four<Acc> &bias = *(Four<Acc> *)&tiles.shares[1][preparer.row][preparer.column];
+        Shares shares = {dD, bias};
+        Raw<Acc> raw_z[QUADS], raw_dy[QUADS];
         preparer.load(rows, OF_Z, gates ? steps : 0, raw_z);
         preparer.load(rows, OF_DY, gates ? steps : 0, raw_dy);
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             const int at = preparer.row + i * ROWS;
+            const bool exists = at < steps; /* no branch, so that quads overlap */
             Acc x[4], dx[4], ddelta[4];
-            if (at >= steps) continue;
-            preparer.unpack_quad(raw_x[i], OF_X, x);
-            finish_quad(at, x, skip.state, dx, ddelta);
-            if (args.dx.data) preparer.store(rows, OF_DX, i, dx);
-            if (args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
-            if (args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
+            preparer.unpack_quad(fetched.x[i], OF_X, x);
+            finish_quad(at, exists, x, skip.state, dx, ddelta, shares);
+            if (exists && args.dx.data) preparer.store(rows, OF_DX, i, dx);
+            if (exists && args.ddelta.data) preparer.store(rows, OF_DDELTA, i, ddelta);
+            if (exists && args.dz.data) finish_gate(i, raw_z[i], raw_dy[i], x, skip);
         }
+        dD = shares.D;
+        bias = shares.bias;
     }
 
     /* Four numbers of dB or dC where they belong. */
@@ -90,16 +110,14 @@ template <typename Acc, bool neat> struct Finisher {
         if (!view.data) return;
         const int64_t to =
             first_row(args.scan, view, piece) + step * view.step + block.group * view.group + state * view.lane;
-        store_four((char *)view.data + to * bytes_of(view), view, neat || (view.wide && left >= 4),
-                   left < 4 ? (int)left : 4, sum);
+        store_four<form>((char *)view.data + to * bytes_in<form>(view), view, neat || (view.wide && left >= 4),
+                         left < 4 ? (int)left : 4, sum);
     }
 
     /* The same as the block's share of them. */
-    __device__ void share_inputs(const Piece &piece, int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
+    __device__ void share_inputs(int64_t step, int kind, int64_t state, const Acc (&sum)[4]) const
     {
-        const int64_t time = args.scan.reverse ? piece.row - step : piece.row + step;
-        const int64_t row = block.number * args.rows + piece.batch * args.scan.length + time;
-        Acc *to = (Acc *)args.bc_parts + (row * 2 + kind) * args.scan.states + state;
+        Acc *const to = tiles.keeping.shares + step * tiles.keeping.share_step + kind * args.scan.states + state;
         const bool whole = neat || args.scan.states % STATES == 0;
         Four<Acc> four;
 #pragma unroll
@@ -132,7 +150,7 @@ template <typename Acc, bool neat> struct Finisher {
             if (args.add_groups)
                 store_inputs(piece, first + at, kind, state, sum.state);
             else
-                share_inputs(piece, first + at, kind, state, sum.state);
+                share_inputs(first + at, kind, state, sum.state);
         }
     }
 };
@@ -161,15 +179,6 @@ template <typename Acc> __device__ void hand_on(const rl_s6_back_args &args, con
         const int64_t channel = block.channel + k / args.scan.states, state = k % args.scan.states;
         const int64_t at = piece.sequence * to.sequence + channel * to.channel + state * to.state;
         const int64_t source = piece.sequence * from.sequence + channel * from.channel + state * from.state;
-        if (!from.data)
-            store_any(to.data, to.dtype, at, Acc(0));
-        else if (from.dtype != to.dtype)
-            store_any(to.data, to.dtype, at, load_any<Acc>(from.data, from.dtype, source));
-        else if (to.dtype == RILL_F64)
-            ((uint64_t *)to.data)[at] = ((const uint64_t *)from.data)[source];
-        else if (to.dtype == RILL_F32)
-            ((uint32_t *)to.data)[at] = ((const uint32_t *)from.data)[source];
-        else
-            ((uint16_t *)to.data)[at] = ((const uint16_t *)from.data)[source];
+        hand_on_gradient<Acc>(args, at, source);
     }
 }

@@ -26,11 +26,14 @@ __device__ inline int find_seat(const rl_s6_args &args)
 }
 
 /*
- * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of every eighth step.
- * `back`: with slopes, which only the walk back needs.  `neat`: as in s6_back_args.h.
+ * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of one step of
+ * every `count`.
+ * `back`: with slopes, which only the walk back needs.
  */
-template <typename Acc, int size, bool back, bool neat> struct Preparer {
-    static constexpr int QUADS = size / ROWS; /* of every tensor */
+template <typename Acc, int size, bool back, int form, int count = ROWS> struct Preparer {
+    using Rows = RowsOf<count>;
+    static constexpr bool neat = is_neat(form);
+    static constexpr int QUADS = size / count; /* of every tensor */
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -53,11 +56,11 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
     {
         const rl_s6_view &view = view_of(args, tensor);
         const int64_t lane = neat ? (int64_t)column : column * view.lane;
-        return rows.row[tensor][row] + lane * bytes_of(view);
+        return rows.row[tensor][row] + lane * bytes_in<form>(view);
     }
     __device__ int64_t stride(const rl_s6_view &view) const
     {
-        return view.step * ROWS * bytes_of(view);
+        return view.step * count * bytes_in<form>(view);
     }
 
     /* The quads of steps below `steps`; of the others nothing is read. */
@@ -68,36 +71,31 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
-            if (left > 0 && row + i * ROWS < steps)
-                raw[i] = load_raw(Acc(), from + i * stride(view), view, neat || full, left);
+            if (left > 0 && row + i * count < steps)
+                raw[i] = load_raw<form>(Acc(), from + i * stride(view), view, neat || full, left);
         }
     }
     __device__ void unpack_quad(const Raw<Acc> &raw, int tensor, Acc (&to)[4]) const
     {
-        unpack(raw, view_of(args, tensor), neat || full, to);
+        unpack<form>(raw, view_of(args, tensor), neat || full, to);
     }
     __device__ void store(const Rows &rows, int tensor, int i, const Acc (&from)[4]) const
     {
         const rl_s6_view &view = view_of(args, tensor);
-        store_four(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
+        store_four<form>(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
     }
 
     /* δ and its slope from what is stored. */
     __device__ void size_steps(const Acc (&raw)[4], const Four<Acc> &bias, Step<Acc> (&step)[4]) const
     {
+        Acc value[4], slope[4] = {1, 1, 1, 1};
+#pragma unroll
+        for (int k = 0; k < 4; k++) value[k] = raw[k] + bias.state[k];
+        if (args.scan.softplus) soften_four<back>(value, slope);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            step[k].delta = raw[k] + bias.state[k];
-            step[k].slope = 1;
-        }
-        if (args.scan.softplus) {
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                if (back)
-                    soften(step[k].delta, step[k].delta, step[k].slope);
-                else
-                    step[k].delta = softplus(step[k].delta);
-            }
+            step[k].delta = value[k];
+            step[k].slope = slope[k];
         }
         if (!args.clamps) return;
         const Acc low = (Acc)args.scan.delta_min, high = (Acc)args.scan.delta_max;
@@ -147,7 +145,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const Four<Acc> bias = *(const Four<Acc> *)&parameters.bias[column];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            const int at = row + i * ROWS;
+            const int at = row + i * count;
             Step<Acc> step[4] = {};
             if (left > 0 && at < steps) {
                 Acc value[4];
@@ -174,7 +172,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
                 flag(step, at, flags);
             }
 #pragma unroll
-            for (int k = 0; k < 4; k++) to[at][slot_of(column + k)] = step[k];
+            for (int k = 0; k < 4; k++) to[at][slot_of(column) ^ k] = step[k]; /* columns of quads are in fours */
         }
     }
 
@@ -195,9 +193,9 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !flows)) return {};
-        const char *from = rows.row[OF_B + kind][at % ROWS] + at / ROWS * stride(view);
-        return load_raw(Acc(), from + (neat ? state : state * view.lane) * bytes_of(view), view,
-                        is_whole_input(view, there), there < STATES ? (int)there : STATES);
+        const char *from = rows.row[OF_B + kind][at % count] + at / count * stride(view);
+        return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view), view,
+                              is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
     /* Each lane's states in `orders` orders. */
     template <int orders>
@@ -207,7 +205,7 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         const int at = i / LANES % size, kind = i / (LANES * size);
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         Acc value[STATES];
-        unpack(raw, view, is_whole_input(view, states_from(panel, i)), value);
+        unpack<form>(raw, view, is_whole_input(view, states_from(panel, i)), value);
         Acc(*to)[PANEL] = kind ? C[at] : B[at];
 #pragma unroll
         for (int order = 0; order < orders; order++) {
@@ -235,10 +233,10 @@ template <typename Acc, int size, bool back, bool neat> struct Preparer {
         for (int tensor = OF_X; tensor <= OF_Z; tensor++) {
             const rl_s6_view &view = view_of(args, tensor);
             if (left <= 0 || !view.data || (tensor >= OF_DY && !flows)) continue;
-            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_of(view);
+            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)
-                if (row + i * ROWS < steps) fetch_ahead(from + i * stride(view));
+                if (row + i * count < steps) fetch_ahead(from + i * stride(view));
         }
     }
 };

@@ -32,32 +32,52 @@ __device__ inline int bytes_of(const rl_s6_view &view)
     return view.dtype == RILL_F64 ? 8 : view.dtype == RILL_F32 ? 4 : 2;
 }
 
+/* What a kernel of one form knows of its tensors: the forms are told in s6_back_kernels.h. */
+__host__ __device__ constexpr bool is_neat(int form)
+{
+    return form != RL_S6_BACK_ANY;
+}
+__host__ __device__ constexpr bool has_one_panel(int form)
+{
+    return form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16;
+}
+template <int form> __device__ inline int dtype_of(const rl_s6_view &view)
+{
+    return form == RL_S6_BACK_NEAT_F32 ? (int)RILL_F32 : form == RL_S6_BACK_NEAT_BF16 ? (int)RILL_BF16 : view.dtype;
+}
+template <int form> __device__ inline int bytes_in(const rl_s6_view &view)
+{
+    return form == RL_S6_BACK_NEAT_F32 ? 4 : form == RL_S6_BACK_NEAT_BF16 ? 2 : bytes_of(view);
+}
+
 /*
  * In shared memory, where they cost no thread its registers: each tensor's first rows of a tile, from the block's
  * first channel on.
  */
-struct Rows {
-    char *row[TENSORS][ROWS];
+template <int rows> struct RowsOf {
+    char *row[TENSORS][rows];
 
     /* From step `first` of a piece on. */
     __device__ void find(const rl_s6_back_args &args, const Block &block, const Piece &piece, int64_t first)
     {
-        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x) {
-            const int tensor = i / ROWS;
+        for (int i = threadIdx.x; i < TENSORS * rows; i += blockDim.x) {
+            const int tensor = i / rows;
             const rl_s6_view &view = view_of(args, tensor);
             const int64_t lane = tensor >= OF_B ? block.group * view.group : block.channel * view.lane;
-            const int64_t at = first_row(args.scan, view, piece) + (first + i % ROWS) * view.step + lane;
-            row[tensor][i % ROWS] = (char *)view.data + at * bytes_of(view);
+            const int64_t at = first_row(args.scan, view, piece) + (first + i % rows) * view.step + lane;
+            row[tensor][i % rows] = (char *)view.data + at * bytes_of(view);
         }
     }
 
     /* Those `steps` on from others. */
-    __device__ void move(const Rows &from, const int64_t (&stride)[TENSORS], int steps)
+    __device__ void move(const RowsOf &from, const int64_t (&stride)[TENSORS], int steps)
     {
-        for (int i = threadIdx.x; i < TENSORS * ROWS; i += blockDim.x)
-            row[i / ROWS][i % ROWS] = from.row[i / ROWS][i % ROWS] + steps * stride[i / ROWS];
+        for (int i = threadIdx.x; i < TENSORS * rows; i += blockDim.x)
+            row[i / rows][i % rows] = from.row[i / rows][i % rows] + steps * stride[i / rows];
     }
 };
+
+using Rows = RowsOf<ROWS>;
 
 /* Bytes of a step. */
 __device__ inline void find_strides(const rl_s6_back_args &args, int64_t (&stride)[TENSORS])
@@ -88,9 +108,10 @@ __device__ __attribute__((noinline)) void store_one(void *data, int dtype, int64
 }
 
 /* `full`: there are four, and they are one access.  Otherwise they come one by one, in the accumulation type. */
+template <int form>
 __device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view &view, bool full, int count)
 {
-    if (full && view.dtype == RILL_F32) return {*(const uint4 *)data};
+    if (full && dtype_of<form>(view) == RILL_F32) return {*(const uint4 *)data};
     if (full) {
         const uint2 two = *(const uint2 *)data;
         return {make_uint4(two.x, two.y, 0, 0)};
@@ -101,6 +122,7 @@ __device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view 
     return {make_uint4(__float_as_uint(one[0]), __float_as_uint(one[1]), __float_as_uint(one[2]),
                        __float_as_uint(one[3]))};
 }
+template <int form>
 __device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_view &view, bool full, int count)
 {
     Raw<double> raw;
@@ -113,18 +135,20 @@ __device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_vie
     return raw;
 }
 
-__device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
+template <int form> __device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++) to[k] = raw.value[k];
 }
+template <int form>
 __device__ inline void unpack(const Raw<float> &raw, const rl_s6_view &view, bool full, float (&to)[4])
 {
     const uint32_t word[4] = {raw.bits.x, raw.bits.y, raw.bits.z, raw.bits.w};
-    if (!full || view.dtype == RILL_F32) {
+    const int dtype = dtype_of<form>(view);
+    if (!full || dtype == RILL_F32) {
 #pragma unroll
         for (int k = 0; k < 4; k++) to[k] = __uint_as_float(word[k]);
-    } else if (view.dtype == RILL_BF16) {
+    } else if (dtype == RILL_BF16) {
 #pragma unroll
         for (int k = 0; k < 4; k++) to[k] = widen(bf16{(uint16_t)(word[k / 2] >> (k % 2 * 16))});
     } else {
@@ -158,11 +182,11 @@ __device__ inline void store_whole(void *data, const double (&from)[4], int)
     ((double2 *)data)[1] = make_double2(from[2], from[3]);
 }
 
-template <typename Acc>
+template <int form, typename Acc>
 __device__ inline void store_four(void *data, const rl_s6_view &view, bool full, int count, const Acc (&from)[4])
 {
     if (full && (sizeof(Acc) == 4 || view.dtype == RILL_F64)) {
-        store_whole(data, from, view.dtype);
+        store_whole(data, from, dtype_of<form>(view));
         return;
     }
 #pragma unroll

@@ -16,7 +16,7 @@ __device__ void add_shares(const rl_s6_back_args &args, int64_t first, Acc (&sum
     const int64_t per_group = args.rows * 2 * args.scan.states, group = first / per_group;
     const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
     const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first;
-#pragma unroll 8
+#pragma unroll 16
     for (int64_t block = 0; block < blocks; block++, from += per_group) {
         if (count == 4) {
             const Four<Acc> share = *(const Four<Acc> *)from;
@@ -44,7 +44,8 @@ template <typename Acc, int count> __device__ void sum_inputs(const rl_s6_back_a
         const int64_t step = args.scan.reverse ? -view.step : view.step;
         const int64_t state = number < states ? number : number - states;
         const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
-        store_four((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count, sum);
+        store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count,
+                                   sum);
     }
 }
 template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6_back_args args)
@@ -57,29 +58,27 @@ template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6
         sum_inputs<Acc, 1>(args);
 }
 
-constexpr int NUMBERS = 32, SHARES = 8;
+constexpr int THREADS_OF_SUMS = RL_S6_BACK_SUM_THREADS;
 
-/* Parts first, first + SHARES, ... of one number. */
-template <typename Acc> __device__ Acc sum_parts(const Acc *from, int64_t pieces, int64_t step, int share)
+/* Parts first, first + shares, ... of one number. */
+template <typename Acc, int shares> __device__ Acc sum_parts(const Acc *from, int64_t pieces, int64_t step, int share)
 {
     Acc sum = 0;
 #pragma unroll 8
-    for (int64_t piece = share; piece < pieces; piece += SHARES) sum += from[piece * step];
+    for (int64_t piece = share; piece < pieces; piece += shares) sum += from[piece * step];
     return sum;
 }
 
 /*
- * The parameters' gradients: 32 numbers a block, each in eight shares.  Numbers are those of dA, of dD, of
- * ddelta_bias, one after the other.  Of A none flows where it lies beyond the finite range.
+ * The parameters' gradients, each in `shares` shares.  Numbers are those of dA, of dD, of ddelta_bias, one after the
+ * other.  Of A none flows where it lies beyond the finite range.
  */
-template <typename Acc> __global__ void parameters_kernel(const __grid_constant__ rl_s6_back_args args)
+template <typename Acc, int shares> __device__ void sum_parameters(const rl_s6_back_args &args, Acc *shared)
 {
-    __shared__ Acc shared[SHARES][NUMBERS];
+    constexpr int NUMBERS = THREADS_OF_SUMS / shares;
     const int64_t channels = args.scan.channels, states = args.scan.states, matrix = channels * states;
     const int64_t count = matrix + 2 * channels;
     const int column = threadIdx.x % NUMBERS, share = threadIdx.x / NUMBERS;
-    let_later_start();
-    await_earlier();
     for (int64_t first = (int64_t)blockIdx.x * NUMBERS; first < count; first += (int64_t)gridDim.x * NUMBERS) {
         const int64_t k = first + column, vector = k < matrix ? -1 : (k - matrix) / channels;
         const int64_t channel = k < matrix ? k / states : k - matrix - vector * channels;
@@ -87,22 +86,35 @@ template <typename Acc> __global__ void parameters_kernel(const __grid_constant_
         const rl_s6_target &target = k < matrix ? args.dA : vector == 0 ? args.dD : args.dbias;
         Acc sum = 0;
         if (k < count && target.data && k < matrix)
-            sum = sum_parts((const Acc *)args.A_parts + place_of_state(args.scan, 0, channel, state), args.pieces,
-                            place_of_state(args.scan, 1, 0, 0), share);
+            sum = sum_parts<Acc, shares>((const Acc *)args.A_parts + place_of_state(args.scan, 0, channel, state),
+                                         args.pieces, place_of_state(args.scan, 1, 0, 0), share);
         else if (k < count && target.data)
-            sum = sum_parts((const Acc *)(vector == 0 ? args.D_parts : args.bias_parts) + channel, args.pieces,
-                            channels, share);
-        __syncthreads(); /* the round before has been read */
-        shared[share][column] = sum;
-        __syncthreads(); /* all shares are there */
+            sum = sum_parts<Acc, shares>((const Acc *)(vector == 0 ? args.D_parts : args.bias_parts) + channel,
+                                         args.pieces, channels, share);
+        if (shares > 1) {
+            __syncthreads(); /* the round before has been read */
+            shared[share * NUMBERS + column] = sum;
+            __syncthreads(); /* all shares are there */
+        }
         if (share != 0 || k >= count || !target.data) continue;
-        for (int other = 1; other < SHARES; other++) sum += shared[other][column];
+        for (int other = 1; other < shares; other++) sum += shared[other * NUMBERS + column];
         if (k < matrix &&
             fabs(((const Acc *)args.scan.A)[channel * args.scan.A_channel + state * args.scan.A_state]) >
                 Limits<Acc>::top)
             sum = 0;
         store_any(target.data, target.dtype, channel * target.channel + state * target.state, sum);
     }
+}
+
+template <typename Acc> __global__ void parameters_kernel(const __grid_constant__ rl_s6_back_args args)
+{
+    __shared__ Acc shared[THREADS_OF_SUMS];
+    let_later_start();
+    await_earlier();
+    if (args.shares > 1)
+        sum_parameters<Acc, RL_S6_BACK_SHARES>(args, shared);
+    else
+        sum_parameters<Acc, 1>(args, shared);
 }
 
 } // namespace

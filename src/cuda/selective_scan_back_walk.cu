@@ -11,6 +11,26 @@ namespace
 
 template <typename Acc> constexpr int PART = sizeof(Acc) == 4 ? 4 : 2; /* steps whose states registers hold */
 
+/* Where what is kept of a chunk lies for the block, and how far it is from tile to tile. */
+template <typename Acc> struct Keeping {
+    const Acc *state, *ends, *sums;
+    Acc *shares; /* of dB and dC, from the chunk's first step on */
+    int64_t stride, share_step;
+
+    __device__ void find(const rl_s6_back_args &args, const Block &block, const Chunk &chunk)
+    {
+        const int64_t own = (int64_t)args.scan.panels * OWN * blockDim.x * STATES, first = block.number * own;
+        const int64_t row = chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
+        stride = args.scan.blocks * own;
+        state = (const Acc *)args.kept + chunk.kept * stride + first;
+        ends = (const Acc *)args.ends + row * stride + first;
+        sums = (const Acc *)args.kept_sums + chunk.kept * args.scan.channels + block.channel;
+        const int64_t share_row = block.number * args.rows + chunk.piece.batch * args.scan.length + chunk.piece.row;
+        share_step = (args.scan.reverse ? -2 : 2) * args.scan.states;
+        shares = (Acc *)args.bc_parts + share_row * 2 * args.scan.states;
+    }
+};
+
 template <typename Acc> struct Tiles {
     Step<Acc> step[TILE][CHANNELS<Acc>];
     alignas(16) Acc B[TILE][ORDERS][PANEL], C[TILE][ORDERS][PANEL];
@@ -26,6 +46,7 @@ template <typename Acc> struct Tiles {
     int seat[THREADS<Acc>];
     Block block; /* this and the next here, to leave registers to the walk */
     Chunk chunk;
+    Keeping<Acc> keeping;
     int moves, again; /* the chunk starts from a state that is not zero; some states have been run again */
 };
 
@@ -45,8 +66,8 @@ __device__ __attribute__((noinline)) void walk_plainly(const rl_s6_back_args &ar
 #include "selective_scan_back_plain.cuh"
 
 /* The chunks of one task. */
-template <typename Acc, bool neat> struct Task {
-    using Prepares = Preparer<Acc, TILE, true, neat>;
+template <typename Acc, int form> struct Task {
+    using Prepares = Preparer<Acc, TILE, true, form>;
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -77,20 +98,15 @@ template <typename Acc, bool neat> struct Task {
         const Four<Acc> four = *(const Four<Acc> *)((const Acc *)from + at + j * place_step());
 #pragma unroll
         for (int k = 0; k < STATES; k++) to[k] = four.state[k];
-        turn(walker.lane.order, to);
     }
 
     __device__ void store_four_each(void *to, int64_t at, const Acc (&from)[OWN][STATES]) const
     {
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            Acc own[STATES];
             Four<Acc> four;
 #pragma unroll
-            for (int k = 0; k < STATES; k++) own[k] = from[j][k];
-            turn(walker.lane.order, own);
-#pragma unroll
-            for (int k = 0; k < STATES; k++) four.state[k] = own[k];
+            for (int k = 0; k < STATES; k++) four.state[k] = from[j][k];
             *(Four<Acc> *)((Acc *)to + at + j * place_step()) = four;
         }
     }
@@ -109,12 +125,11 @@ template <typename Acc, bool neat> struct Task {
         if (args.scan.chunks > 1) {
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[k] = kept.start[j].state[k];
-            turn(walker.lane.order, h);
             return;
         }
 #pragma unroll
         for (int k = 0; k < STATES; k++)
-            h[k] = walker.has(j, panel, k) ? load_any<Acc>(init.data, init.dtype,
+            h[k] = walker.has(j, panel, k) ? load_one<Acc>(init.data, init.dtype,
                                                            place_in(init, piece, j, walker.lane.state_of(panel, k)))
                                            : Acc(0);
     }
@@ -122,15 +137,16 @@ template <typename Acc, bool neat> struct Task {
     /* Whether what is kept before a tile is the state, and not what the chunk makes of zero. */
     __device__ bool is_whole(const Piece &piece, int64_t tile, int panel, int j, int k) const
     {
-        if (!tiles.again || !walker.has(j, panel, k)) return false;
+        if (!walker.has(j, panel, k)) return false;
         return tile >= args.plain[place(end_row(piece), j, walker.lane.state_of(panel, k))];
     }
 
     __device__ Kept fetch_kept(int64_t tile, int panel) const
     {
-        const int64_t row = tiles.chunk.kept + tile;
-        const Acc *from = (const Acc *)args.kept + place_of(args.scan, block, row, panel);
-        const Acc *ends = (const Acc *)args.ends + place_of(args.scan, block, end_row(tiles.chunk.piece), panel);
+        const Keeping<Acc> &keeping = tiles.keeping;
+        const int64_t offset = panel * (OWN * place_step());
+        const Acc *const from = keeping.state + tile * keeping.stride + offset + threadIdx.x * STATES;
+        const Acc *const ends = keeping.ends + offset + threadIdx.x * STATES;
         const bool moves = tiles.moves;
         Kept to = {};
 #pragma unroll
@@ -141,9 +157,20 @@ template <typename Acc, bool neat> struct Task {
         for (int j = 0; j < OWN; j++) {
             to.state[j] = *(const Four<Acc> *)(from + j * place_step());
             if (moves && walker.lane.column_of(j) < block.channels)
-                to.deltas[j] = ((const Acc *)args.kept_sums)[row * args.scan.channels + walker.channel(j)];
+                to.deltas[j] = keeping.sums[tile * args.scan.channels + walker.lane.column_of(j)];
         }
         return to;
+    }
+
+    /* What the chunk makes of the state that it starts from, where that is not in what is kept. */
+    __device__ void add_start(const Piece &piece, int64_t tile, int panel, int j, Acc deltas,
+                              const Acc (&start)[STATES], Acc (&h)[STATES]) const
+    {
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            const Acc whole = fma(distant_decay(walker.own.rate[j][k], deltas), start[k], h[k]);
+            if (!is_whole(piece, tile, panel, j, k)) h[k] = whole;
+        }
     }
 
     /* The states before a tile. */
@@ -162,20 +189,25 @@ template <typename Acc, bool neat> struct Task {
             }
 #pragma unroll
             for (int k = 0; k < STATES; k++) h[j][k] = kept.state[j].state[k];
-            turn(walker.lane.order, h[j]);
-            if (!tiles.moves || walker.lane.column_of(j) >= block.channels) continue;
-#pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const Acc whole = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
-                if (!is_whole(piece, tile, panel, j, k)) h[j][k] = whole;
+            if (!tiles.moves) continue;
+            if (tiles.again) {
+                add_start(piece, tile, panel, j, kept.deltas[j], start, h[j]);
+                continue;
             }
+#pragma unroll
+            for (int k = 0; k < STATES; k++)
+                h[j][k] = fma(distant_decay(walker.own.rate[j][k], kept.deltas[j]), start[k], h[j][k]);
         }
     }
 
     /* One panel of states stays in registers all along; many share them, and lie in memory between tiles. */
     __device__ bool is_resident() const
     {
-        return args.scan.panels == 1;
+        return panels() == 1;
+    }
+    __device__ int panels() const
+    {
+        return has_one_panel(form) ? 1 : args.scan.panels;
     }
 
     /* Before the task's first tile. */
@@ -206,7 +238,7 @@ template <typename Acc, bool neat> struct Task {
             for (int k = 0; k < STATES; k++) {
                 walker.own.G[j][k] = 0;
                 if (final.data && walker.has(j, panel, k))
-                    walker.own.G[j][k] = load_any<Acc>(final.data, final.dtype,
+                    walker.own.G[j][k] = load_one<Acc>(final.data, final.dtype,
                                                        place_in(final, piece, j, walker.lane.state_of(panel, k)));
             }
     }
@@ -239,7 +271,7 @@ template <typename Acc, bool neat> struct Task {
 #pragma unroll
             for (int k = 0; k < STATES; k++)
                 if (walker.has(j, panel, k))
-                    store_any(init.data, init.dtype, place_in(init, piece, j, walker.lane.state_of(panel, k)),
+                    store_one(init.data, init.dtype, place_in(init, piece, j, walker.lane.state_of(panel, k)),
                               walker.own.G[j][k]);
     }
 
@@ -266,22 +298,23 @@ template <typename Acc, bool neat> struct Task {
     {
         return Prepares(args, block, tiles.seat[threadIdx.x]);
     }
-    __device__ Finisher<Acc, neat> finish(const Rows &rows, int steps) const
+    __device__ Finisher<Acc, form> finish(const Rows &rows, int steps) const
     {
-        return Finisher<Acc, neat>(args, block, prepares(), tiles, rows, steps);
+        return Finisher<Acc, form>(args, block, prepares(), tiles, rows, steps);
     }
 
     __device__ void run_tile(const Chunk &chunk, int64_t tile, Ahead &ahead)
     {
         const Piece &piece = chunk.piece;
         const int64_t first = tile * TILE, left = piece.count - first;
-        const int panels = args.scan.panels, parity = tile & 1, steps = left < TILE ? (int)left : TILE;
+        const int count = panels(), parity = tile & 1, steps = left < TILE ? (int)left : TILE;
         const bool last = tile + 1 == chunk.tiles;
         const Rows &rows = tiles.rows[parity];
         walker.steps = steps;
         walker.fresh = tile == 0 && piece.starts && !args.scan.h_init.data;
+        typename Finisher<Acc, form>::Fetched finishing;
         prepares().put_steps(ahead.steps, tiles.vectors, steps, tiles.step, tiles.flags[parity]);
-        for (int panel = 0; panel < panels; panel++) {
+        for (int panel = 0; panel < count; panel++) {
             Acc h[OWN][STATES];
             if (last || !is_resident()) load_panel(piece, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
@@ -295,14 +328,15 @@ template <typename Acc, bool neat> struct Task {
                 clear_flags(parity ^ 1);
                 tiles.rows[parity ^ 1].move(rows, tiles.stride, -TILE);
             }
+            if (panel + 1 == count) finishing = finish(rows, steps).fetch();
             __syncthreads(); /* all sums are there, and all have left the stage */
             if (args.dB.data || args.dC.data) finish(rows, steps).finish_inputs(piece, first, panel);
-            if (panel + 1 == panels) continue;
+            if (panel + 1 == count) continue;
             ahead.kept = fetch_kept(tile, panel + 1);
             ahead.input = prepares().fetch_input(rows, steps, panel + 1, threadIdx.x);
         }
         ahead = fetch_tile(chunk, tile - 1);
-        finish(rows, steps).finish_steps();
+        finish(rows, steps).finish_steps(finishing);
     }
 
     __device__ void clear_flags(int which)
@@ -313,7 +347,10 @@ template <typename Acc, bool neat> struct Task {
     __device__ void begin_chunk(const Chunk &chunk)
     {
         const Piece &piece = chunk.piece;
-        if (threadIdx.x == 0) tiles.moves = !piece.starts || args.scan.h_init.data;
+        if (threadIdx.x == 0) {
+            tiles.moves = !piece.starts || args.scan.h_init.data;
+            tiles.keeping.find(args, block, chunk);
+        }
         if (chunk.tiles == 0) return;
         tiles.rows[(chunk.tiles - 1) & 1].find(args, block, piece, (chunk.tiles - 1) * TILE);
         if (args.whole) return;
@@ -333,7 +370,7 @@ template <typename Acc, bool neat> struct Task {
         tiles.vectors.load(args.scan, block);
         find_strides(args, tiles.stride);
         tiles.seat[threadIdx.x] = find_seat(args.scan);
-        for (int panel = 0; panel < args.scan.panels; panel++) {
+        for (int panel = 0; panel < panels(); panel++) {
             begin_panel(panel);
             store_dA(panel); /* where there is no step, that is all */
         }
@@ -359,7 +396,7 @@ template <typename Acc, bool neat> struct Task {
     }
 };
 
-template <typename Acc, bool neat>
+template <typename Acc, int form>
 __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BLOCKS : 2)
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
@@ -370,17 +407,25 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
         const int64_t index = task / args.scan.blocks;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
         __syncthreads(); /* the block is known */
-        Task<Acc, neat>(args, tiles.block, index, tiles).run();
+        Task<Acc, form>(args, tiles.block, index, tiles).run();
     }
 }
 
 } // namespace
 
-const void *rl_s6_back_walk_kernel(bool f64, bool neat)
+const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form)
 {
-    return f64    ? kernel_address<walk_kernel<double, false>>()
-           : neat ? kernel_address<walk_kernel<float, true>>()
-                  : kernel_address<walk_kernel<float, false>>();
+    if (f64) return kernel_address<walk_kernel<double, RL_S6_BACK_ANY>>();
+    switch (form) {
+    case RL_S6_BACK_NEAT_F32:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_F32>>();
+    case RL_S6_BACK_NEAT_BF16:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_BF16>>();
+    case RL_S6_BACK_NEAT:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT>>();
+    default:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_ANY>>();
+    }
 }
 
 size_t rl_s6_back_walk_shared(bool f64)

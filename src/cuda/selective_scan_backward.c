@@ -100,6 +100,24 @@ static bool all_neat(const rl_s6_back_args *args)
     return args->scan.wide && args->scan.group_channels % 4 == 0 && args->scan.states % 4 == 0;
 }
 
+static bool all_of_type(const rl_s6_back_args *args, rill_dtype dtype)
+{
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->scan.z, &args->scan.B,
+                                 &args->scan.C, &args->dy,         &args->dx,     &args->ddelta,
+                                 &args->dz,     &args->dB,         &args->dC};
+    for (int i = 0; i < 11; i++)
+        if (views[i]->data && views[i]->dtype != (int32_t)dtype) return false;
+    return true;
+}
+
+static rl_s6_back_form form_of(const rl_s6_back_args *args)
+{
+    if (!all_neat(args)) return RL_S6_BACK_ANY;
+    if (args->scan.states == 0 || args->scan.states > RL_S6_PANEL) return RL_S6_BACK_NEAT;
+    if (all_of_type(args, RILL_F32)) return RL_S6_BACK_NEAT_F32;
+    return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
+}
+
 static bool is_f64(const rl_s6_back_args *args)
 {
     return args->scan.x.dtype == RILL_F64;
@@ -154,6 +172,7 @@ static void cut(rill_context *context, rl_s6_back_args *args)
     scan->tasks = scan->sequences * scan->chunks * scan->blocks;
     args->run = scan->chunks > 1 ? 1 : pick_run(args);
     args->pieces = scan->chunks > 1 ? scan->sequences * scan->chunks : rl_s6_ceil(scan->sequences, args->run);
+    args->shares = rl_s6_back_shares(args->pieces);
 }
 
 static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
@@ -188,32 +207,77 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
     return status;
 }
 
-/* These kernels take more shared memory than one may have unasked. */
-cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
-{
-    cudaError_t error = cudaSuccess;
-    for (int f64 = 0; f64 < 2; f64++) {
-        const struct {
-            const void *kernel;
-            size_t shared;
-        } kernels[] = {{rl_s6_back_summary_kernel(f64, false, false), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, true, false), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, false, true), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_summary_kernel(f64, true, true), rl_s6_back_summary_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64, false), rl_s6_back_walk_shared(f64)},
-                       {rl_s6_back_walk_kernel(f64, true), rl_s6_back_walk_shared(f64)}};
-        for (int k = 0; k < 6 && error == cudaSuccess; k++)
-            error = rl_cuda_allow(state, kernels[k].kernel, kernels[k].shared);
-    }
-    return error;
-}
-
 static rill_status launch(rill_context *context, rl_s6_back_args *args, const void *kernel, int64_t blocks,
                           int threads, size_t shared, const char *what)
 {
     void *arguments[] = {args};
     if (blocks == 0) return RILL_OK;
     return rl_cuda_launch_early(context, kernel, rl_least(blocks, MOST_BLOCKS), 1, threads, shared, arguments, what);
+}
+
+/*
+ * Few short sequences: what counts is the number of launches.  The choice depends on the number of sequences, so that
+ * bits would too: not where they must not.
+ */
+static bool is_short(rill_context *context, const rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const int64_t pairs = args->groups * rl_s6_ceil(scan->group_channels, RL_S6_BACK_SHORT_CHANNELS);
+    if (context->options.reproducible || scan->states == 0 || pairs == 0 || scan->length == 0) return false;
+    return scan->states <= RL_S6_BACK_SHORT_STATES && scan->length <= rl_s6_back_short_steps(is_f64(args)) &&
+           scan->sequences <= RL_S6_BACK_SHORT_ROUNDS * rl_cuda_state_of(context)->sms / pairs;
+}
+
+static rill_status take_short_scratch(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const size_t element = (size_t)element_of(args), vectors = (size_t)(scan->sequences * scan->channels);
+    const size_t inputs = args->dB.data || args->dC.data ? (size_t)(scan->blocks * args->rows * 2 * scan->states) : 0;
+    rill_status status = rl_workspace_take(context, vectors * (size_t)scan->states * element, &args->A_parts);
+    if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->D_parts);
+    if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->bias_parts);
+    if (status == RILL_OK && inputs) status = rl_workspace_take(context, inputs * element, &args->bc_parts);
+    return status;
+}
+
+static rill_status run_short(rill_context *context, rl_s6_back_args *args)
+{
+    rl_s6_args *scan = &args->scan;
+    const bool f64 = is_f64(args);
+    const int threads = 128;
+    scan->chunks = 1;
+    scan->blocks_per_group = rl_s6_ceil(scan->group_channels, RL_S6_BACK_SHORT_CHANNELS);
+    scan->blocks = scan->blocks_per_group * args->groups;
+    scan->tasks = scan->sequences * scan->blocks;
+    rill_status status = take_short_scratch(context, args);
+    if (status == RILL_OK)
+        status = launch(context, args, rl_s6_back_short_kernel(f64, all_of_type(args, RILL_F32)), scan->tasks,
+                        RL_S6_BACK_SHORT_THREADS, rl_s6_back_short_shared(f64, scan->length),
+                        "selective_scan_backward: launch of short ones");
+    const int64_t numbers =
+        (args->bc_parts ? args->groups * args->rows * 2 * scan->states : 0) + scan->channels * (scan->states + 2);
+    if (status == RILL_OK)
+        status = launch(context, args, rl_s6_back_short_sums_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
+                        "selective_scan_backward: launch of the sums of short ones");
+    return status;
+}
+
+/* These kernels take more shared memory than one may have unasked. */
+cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
+{
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < 2 * RL_S6_BACK_FORMS && error == cudaSuccess; i++) {
+        const bool f64 = i >= RL_S6_BACK_FORMS;
+        const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
+        const size_t summary = rl_s6_back_summary_shared(f64);
+        error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
+        if (error == cudaSuccess)
+            error = rl_cuda_allow(state, rl_s6_back_short_kernel(f64, i % 2 == 0),
+                                  rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64)));
+    }
+    return error;
 }
 
 /* All but the parameters' and groups' sums. */
@@ -225,14 +289,16 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
     rill_status status = RILL_OK;
     if (!args->whole)
-        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, args->neat), scan->tasks, threads,
+        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form),
+                        scan->tasks, scan->block_channels * RL_S6_BACK_SUMMARY_THREADS,
                         rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
     if (status != RILL_OK) return status;
-    return launch(context, args, rl_s6_back_walk_kernel(f64, args->neat), args->pieces * scan->blocks, threads,
-                  rl_s6_back_walk_shared(f64), "selective_scan_backward: launch");
+    return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
+                  args->pieces * scan->blocks, threads, rl_s6_back_walk_shared(f64),
+                  "selective_scan_backward: launch");
 }
 
 static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
@@ -247,8 +313,18 @@ static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
         status = launch(context, args, rl_s6_back_sum_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
                         "selective_scan_backward: launch of the sums");
     if (status != RILL_OK || !(args->dA.data || args->dD.data || args->dbias.data)) return status;
-    return launch(context, args, rl_s6_back_parameters_kernel(f64), rl_s6_ceil(parameters, 32), threads, 0,
+    return launch(context, args, rl_s6_back_parameters_kernel(f64),
+                  rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), RL_S6_BACK_SUM_THREADS, 0,
                   "selective_scan_backward: launch of the parameters' sums");
+}
+
+static rill_status run_long(rill_context *context, rl_s6_back_args *args)
+{
+    cut(context, args);
+    rill_status status = take_scratch(context, args);
+    if (status == RILL_OK) status = launch_walks(context, args);
+    if (status == RILL_OK) status = launch_sums(context, args);
+    return status;
 }
 
 rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem)
@@ -256,11 +332,8 @@ rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_sele
     rl_s6_back_args args = resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
     args.scan.wide = all_wide(&args);
-    args.neat = all_neat(&args);
-    cut(context, &args);
-    rill_status status = take_scratch(context, &args);
-    if (status == RILL_OK) status = launch_walks(context, &args);
-    if (status == RILL_OK) status = launch_sums(context, &args);
+    args.form = form_of(&args);
+    rill_status status = is_short(context, &args) ? run_short(context, &args) : run_long(context, &args);
     rl_cuda_leave(context, &scope);
     return status;
 }
