@@ -59,19 +59,20 @@ static bool all_16_bit(const rl_selective_layer_problem *p)
 rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_layer_problem *problem,
                                       rl_layer_projections *p)
 {
+    const int64_t rows = problem->batch * problem->length, channels = problem->channels;
     *p = (rl_layer_projections){.context = context, .problem = problem};
-    p->blas = all_16_bit(problem) && !context->options.reproducible;
+    p->low_rank = problem->W_delta_down.dtype != RILL_ABSENT;
+    p->delta_columns = p->low_rank ? problem->rank : channels;
+    p->columns = p->delta_columns + 2 * problem->states;
+    p->direct = rows > 0 && rl_cuda_product_takes(context, problem->x.dtype, rows, p->columns, channels);
+    p->blas = !p->direct && all_16_bit(problem) && !context->options.reproducible;
     rill_status status = p->blas ? rl_cublas_open(context) : RILL_OK;
     p->blas = p->blas && rl_cuda_state_of(context)->cublas;
-    p->low_rank = problem->W_delta_down.dtype != RILL_ABSENT;
-    p->direct = !p->blas && problem->batch * problem->length > 0 && rl_cuda_product_takes(context, problem->x.dtype);
     p->accumulated = problem->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
     p->multiplied = p->blas ? problem->x.dtype : p->accumulated;
-    p->up_direct = rl_cuda_product_takes(context, p->accumulated);
-    p->delta_columns = p->low_rank ? problem->rank : problem->channels;
-    p->columns = p->delta_columns + 2 * problem->states;
+    p->up_direct = rl_cuda_product_takes(context, p->accumulated, rows, channels, problem->rank);
     p->first_row = rl_quotient_up(p->columns, ROW_ALIGNMENT) * ROW_ALIGNMENT;
-    p->delta_row = p->low_rank ? rl_quotient_up(problem->channels, ROW_ALIGNMENT) * ROW_ALIGNMENT : 0;
+    p->delta_row = p->low_rank ? rl_quotient_up(channels, ROW_ALIGNMENT) * ROW_ALIGNMENT : 0;
     return status;
 }
 

@@ -5,6 +5,7 @@
 
 #include "counts.h"
 #include "product_args.h"
+#include "product_little.h"
 
 enum {
     LEAST_STEPS = 256, /* of a part, so that its sums are worth their way through memory */
@@ -42,9 +43,21 @@ static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over
     return rl_cuda_state_of(context)->multiplies && dtype != RILL_F64 && (over_steps || dtype == RILL_F32);
 }
 
-bool rl_cuda_product_takes(const rill_context *context, rill_dtype a)
+/* In these a row's bits are not those that it has among many. */
+static bool is_few(const rill_context *context, int64_t rows)
 {
-    return takes_tiles(context, a, false);
+    return rows <= RL_FEW_ROWS && !context->options.reproducible;
+}
+
+static bool is_little(const rill_context *context, int64_t rows, int64_t columns, int64_t inner)
+{
+    return rl_is_little(rows, columns, inner) && !context->options.reproducible;
+}
+
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, int64_t rows, int64_t columns, int64_t inner)
+{
+    if (is_few(context, rows)) return a != RILL_F64; /* float32 is all the A that it makes */
+    return is_little(context, rows, columns, inner) || takes_tiles(context, a, false);
 }
 
 static rl_product_weight weight_of(const rill_tensor *w)
@@ -58,14 +71,34 @@ static rl_product_weight weight_of(const rill_tensor *w)
     return weight;
 }
 
-/* A row's bits are then not those that it has among many. */
 static rill_status launch_few(rill_context *context, rl_product_args *p)
 {
     int64_t columns;
     const void *kernel = rl_product_few_kernel(p->a.dtype, p->inner, &columns);
     void *arguments[] = {p};
-    return rl_cuda_launch(context, kernel, rl_quotient_up(p->columns, columns), 1, RL_FEW_THREADS, 0, arguments,
-                          "selective_layer: launch of a product");
+    return rl_cuda_launch_early(context, kernel, rl_quotient_up(p->columns, columns), 1, RL_FEW_THREADS, 0, arguments,
+                                "selective_layer: launch of a product");
+}
+
+static rill_status launch_little(rill_context *context, const rl_product *product, const rl_product_args *p)
+{
+    rl_little little = {0};
+    const rl_little_product of = {.a = rl_little_over_time(&product->a),
+                                  .b = rl_little_below_each_other(product->w, RL_PRODUCT_WEIGHTS),
+                                  .add = rl_little_over_time(&product->add),
+                                  .out = rl_little_over_time(&product->out),
+                                  .rows = p->rows,
+                                  .columns = p->columns,
+                                  .inner = p->inner};
+    const rl_little_piece A = {.data = product->A,
+                               .line = p->A_states,
+                               .lane = 1,
+                               .dtype = product->a.dtype == RILL_F64 ? RILL_F64 : RILL_F32};
+    const rl_little_move decay = {
+        .to = A, .from = rl_little_piece_of(&product->A_log), .lanes = p->A_states, .decay = true};
+    rl_little_add(&little, &of);
+    rl_little_add_move(&little, &decay);
+    return rl_cuda_little(context, &little, product->a.dtype == RILL_F64, "selective_layer: launch of a product");
 }
 
 rill_status rl_cuda_product(rill_context *context, const rl_product *product)
@@ -86,22 +119,23 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                          .b_row = a->shape[2],
                          .part_count = 1};
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
-    if (p.rows <= RL_FEW_ROWS && !context->options.reproducible) return launch_few(context, &p);
+    if (is_few(context, p.rows)) return launch_few(context, &p);
+    if (is_little(context, p.rows, p.columns, p.inner)) return launch_little(context, product, &p);
     const bool tiles = takes_tiles(context, a->dtype, false);
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
     int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
     if (!tiles)
-        return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
-                              arguments, "selective_layer: launch of a product");
+        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
+                                    arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
     blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
-    return rl_cuda_launch(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
-                          rl_product_parts_shared(RL_PARTS_NARROW, product->rough, p.inner), arguments,
-                          "selective_layer: launch of a product");
+    return rl_cuda_launch_early(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
+                                rl_product_parts_shared(RL_PARTS_NARROW, product->rough, p.inner), arguments,
+                                "selective_layer: launch of a product");
 }
 
 /* How the sum over steps is cut: all but the pointers. */
@@ -139,8 +173,8 @@ static rill_status fold_parts(rill_context *context, bool f64, const rl_product_
     rl_product_fold of = *fold;
     void *arguments[] = {&of};
     if (of.numbers == 0) return RILL_OK;
-    return rl_cuda_launch(context, rl_product_fold_kernel(f64), rl_quotient_up(of.numbers, FOLD_THREADS), 1,
-                          FOLD_THREADS, 0, arguments, "selective_layer_backward: launch of a sum");
+    return rl_cuda_launch_early(context, rl_product_fold_kernel(f64), rl_quotient_up(of.numbers, FOLD_THREADS), 1,
+                                FOLD_THREADS, 0, arguments, "selective_layer_backward: launch of a sum");
 }
 
 rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *total, const void *part, int64_t numbers,
@@ -166,8 +200,8 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     const size_t shared =
         tiles ? rl_product_parts_shared(columns, rough, rl_quotient_up(p.inner, p.part_count) + RL_PARTS_CHUNK) : 0;
     void *arguments[] = {&p};
-    rill_status status = rl_cuda_launch(context, kernel, p.blocks, 1, threads, shared, arguments,
-                                        "selective_layer_backward: launch of a product");
+    rill_status status = rl_cuda_launch_early(context, kernel, p.blocks, 1, threads, shared, arguments,
+                                              "selective_layer_backward: launch of a product");
     const rl_product_fold fold = {.parts = sum->parts,
                                   .total = sum->total,
                                   .numbers = p.rows * p.columns,

@@ -26,7 +26,7 @@ typedef struct rl_product {
     bool rough;        /* 16 bits of each factor will do, though the sums are of the accumulated type */
 } rl_product;
 
-bool rl_cuda_product_takes(const rill_context *context, rill_dtype a);
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, int64_t rows, int64_t columns, int64_t inner);
 rill_status rl_cuda_product(rill_context *context, const rl_product *product);
 
 /*

@@ -1,4 +1,6 @@
 /* The tiles of products by parts: product_parts.cuh tells how. */
+#include <machine/early.cuh>
+
 #include "product_A.cuh"
 #include "product_parts.cuh"
 
@@ -208,6 +210,8 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS>
 __global__ void __launch_bounds__(groups_of<over_steps> * 128, 1)
     parts_kernel(const __grid_constant__ rl_product_args p)
 {
+    let_later_start();
+    await_earlier();
     if constexpr (HAS_PRODUCTS) run_block<T, COLUMNS, over_steps, PARTS>(p);
 }
 
