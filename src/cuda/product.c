@@ -138,11 +138,16 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                                 "selective_layer: launch of a product");
 }
 
+static bool is_rough(const rl_step_sum *sum)
+{
+    return sum->rough || rill_dtype_size(sum->a.dtype) == 2;
+}
+
 /* How the sum over steps is cut: all but the pointers. */
 static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
 {
     const rill_tensor *a = &sum->a;
-    const int64_t sms = rl_cuda_state_of(context)->sms;
+    const int64_t sms = rl_cuda_state_of(context)->sms, at_once = tiles && is_rough(sum) ? 2 : 1; /* blocks */
     rl_product_args p = {.a = rows_of(a),
                          .b = sum->g,
                          .parts = sum->parts,
@@ -156,7 +161,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
-    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms / blocks;
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms * at_once / blocks;
     p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
     p.part_count = rl_most(1, p.part_count);
     return p;
@@ -192,16 +197,13 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     p.blocks = p.column_blocks * p.row_blocks * p.part_count;
     const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
     if (whole) p.parts = sum->total;
-    const int columns = columns_of_block(p.columns, tiles);
     const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
-    const void *kernel =
-        tiles ? rl_product_parts_over_steps(p.a.dtype, columns, sum->rough) : rl_product_kernel(p.a.dtype, true);
-    const bool rough = sum->rough || rill_dtype_size(sum->a.dtype) == 2;
-    const size_t shared =
-        tiles ? rl_product_parts_shared(columns, rough, rl_quotient_up(p.inner, p.part_count) + RL_PARTS_CHUNK) : 0;
+    const rl_product_kernel_of plain = {.address = rl_product_kernel(p.a.dtype, true)};
+    const rl_product_kernel_of kernel =
+        tiles ? rl_product_steps_kernel(p.a.dtype, columns_of_block(p.columns, true), is_rough(sum)) : plain;
     void *arguments[] = {&p};
-    rill_status status = rl_cuda_launch_early(context, kernel, p.blocks, 1, threads, shared, arguments,
-                                              "selective_layer_backward: launch of a product");
+    rill_status status = rl_cuda_launch_early(context, kernel.address, p.blocks, 1, threads, (size_t)kernel.shared,
+                                              arguments, "selective_layer_backward: launch of a product");
     const rl_product_fold fold = {.parts = sum->parts,
                                   .total = sum->total,
                                   .numbers = p.rows * p.columns,
@@ -210,10 +212,9 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     return status == RILL_OK && !whole ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
-static cudaError_t raise_limit(const void *kernel)
+static cudaError_t raise_limit(const void *kernel, size_t bytes)
 {
-    const size_t most = rl_product_parts_shared(RL_PARTS_WIDE, false, INT32_MAX);
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
 }
 
 cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
@@ -222,10 +223,13 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
     for (int rough = 0; rough < 2 && error == cudaSuccess; rough++) {
-        error = raise_limit(rl_product_parts_kernel(rough));
-        for (int k = 0; k < 6 && error == cudaSuccess; k++)
-            error = raise_limit(
-                rl_product_parts_over_steps((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough));
+        error =
+            raise_limit(rl_product_parts_kernel(rough), rl_product_parts_shared(RL_PARTS_NARROW, false, INT32_MAX));
+        for (int k = 0; k < 6 && error == cudaSuccess; k++) {
+            const rl_product_kernel_of kernel =
+                rl_product_steps_kernel((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough);
+            error = raise_limit(kernel.address, (size_t)kernel.shared);
+        }
     }
     return error;
 }

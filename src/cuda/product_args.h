@@ -65,8 +65,14 @@ const void *rl_product_kernel(int32_t dtype, bool over_steps);
 /* Of at most RL_FEW_ROWS rows, over lanes, from `weights`; *columns is how many a block has. */
 const void *rl_product_few_kernel(int32_t dtype, int64_t inner, int64_t *columns);
 const void *rl_product_parts_kernel(bool rough); /* of float32 */
-/* Of 16-bit data always `rough`. */
-const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough);
+
+typedef struct rl_product_kernel_of {
+    const void *address;
+    int32_t shared; /* bytes of dynamic shared memory */
+} rl_product_kernel_of;
+
+/* Sums over steps; of 16-bit data always `rough`. */
+rl_product_kernel_of rl_product_steps_kernel(int32_t dtype, int columns, bool rough);
 size_t rl_product_parts_shared(int columns, bool rough, int64_t inner); /* of one part */
 /* total (+)= the sum of the parts. */
 const void *rl_product_fold_kernel(bool f64);

@@ -9,12 +9,12 @@ using namespace product_parts;
 namespace
 {
 
-template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
+template <typename T, int COLUMNS, int PARTS> struct Group {
     static constexpr int COUNT = parts_of<T, PARTS>, SLOTS = PLANES / (COLUMNS * LINE * PARTS), HALF = SLOTS / 2;
     static constexpr int WORDS = (COLUMNS / 2 + 31) / 32;
 
     const rl_product_args &p;
-    Feed<T, over_steps> feed;
+    Feed<T> feed;
     int64_t row0, column0;
     float total[COLUMNS / 2];
 
@@ -24,7 +24,7 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
 
     __device__ void split_chunk(int64_t chunk, int slot) const
     {
-        split_b<over_steps, COLUMNS, PARTS>(p, column0, chunk, slot);
+        split_b<COLUMNS, PARTS>(p, column0, chunk, slot);
     }
 
     __device__ void add_chunk(int slot)
@@ -50,20 +50,13 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     /* The sum in the order of k; for what products gave that is not finite. */
     __device__ float sum_plainly(int half, int64_t column) const
     {
-        const int64_t first = feed.begin * CHUNK, last = min(feed.end * CHUNK, p.inner);
         const T *const row = feed.seek(row0, half);
         float sum = 0;
-        if constexpr (over_steps) {
+        const rl_product_weight &weight = weight_of(p, column);
 #pragma unroll 1
-            for (int64_t k = first; k < last; k++)
-                sum = fmaf(widen(row[feed.k_offset(k)]), ((const float *)p.b)[k * p.b_row + column], sum);
-        } else {
-            const rl_product_weight &weight = weight_of(p, column);
-#pragma unroll 1
-            for (int64_t k = first; k < last; k++)
-                sum = fmaf(widen(row[feed.k_offset(k)]),
-                           load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
-        }
+        for (int64_t k = 0; k < p.inner; k++)
+            sum = fmaf(widen(row[k * p.a.lane]),
+                       load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
         return sum;
     }
 
@@ -109,39 +102,18 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
         }
     }
 
-    __device__ void store_part(int64_t part, uint32_t (&again)[WORDS]) const
-    {
-        float *out = (float *)p.parts + part * p.columns * p.rows;
-        const int64_t row = feed.row_of(row0, 0);
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) {
-            const int64_t column = column_of(i), mine = row + i / 2 % 2;
-            if (column >= p.columns || mine >= p.rows) continue;
-            out[column * p.rows + mine] = total[i];
-            if (!is_finite(total[i])) again[i / 32] |= 1u << (i % 32);
-        }
-    }
-
-    __device__ void store(int64_t part) const
+    __device__ void store() const
     {
         uint32_t again[WORDS] = {};
-        if constexpr (over_steps) {
-            store_part(part, again);
-        } else {
-            store_rows(0, again);
-            store_rows(1, again);
-        }
+        store_rows(0, again);
+        store_rows(1, again);
 #pragma unroll
         for (int word = 0; word < WORDS; word++) {
 #pragma unroll 1
             for (uint32_t left = again[word]; left; left &= left - 1) {
                 const int i = 32 * word + __ffs((int)left) - 1, half = i / 2 % 2;
                 const int64_t row = feed.row_of(row0, half), column = column_of(i);
-                const float value = sum_plainly(half, column);
-                if constexpr (over_steps)
-                    ((float *)p.parts)[(part * p.columns + column) * p.rows + row] = value;
-                else
-                    store_one(row, column, value);
+                store_one(row, column, sum_plainly(half, column));
             }
         }
     }
@@ -149,9 +121,9 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     /* The first chunks of b: all that there are, or half of the slots. */
     __device__ bool begin_slots() const
     {
-        const bool kept = feed.end - feed.begin <= SLOTS;
-        const int chunks = kept ? (int)(feed.end - feed.begin) : HALF;
-        for (int slot = 0; slot < chunks; slot++) split_chunk(feed.begin + slot, slot);
+        const bool kept = feed.chunks <= SLOTS;
+        const int chunks = kept ? (int)(feed.chunks) : HALF;
+        for (int slot = 0; slot < chunks; slot++) split_chunk(slot, slot);
         publish();
         return kept;
     }
@@ -166,8 +138,8 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     /* Where b has too few slots, half of them are filled while the other half is used; `left` chunks of all tiles. */
     __device__ void run_ring(int64_t &left, int &slot)
     {
-        for (int64_t chunk = feed.begin; chunk < feed.end; chunk++) {
-            const int64_t later = chunk + HALF < feed.end ? chunk + HALF : chunk + HALF - (feed.end - feed.begin);
+        for (int64_t chunk = 0; chunk < feed.chunks; chunk++) {
+            const int64_t later = chunk + HALF < feed.chunks ? chunk + HALF : chunk + HALF - feed.chunks;
             if (left > HALF) split_chunk(later, (slot + HALF) % (2 * HALF));
             add_chunk(slot);
             left--;
@@ -177,69 +149,43 @@ template <typename T, int COLUMNS, bool over_steps, int PARTS> struct Group {
     }
 };
 
-template <typename T, int COLUMNS, bool over_steps, int PARTS>
-__device__ inline void run_block(const rl_product_args &p)
+template <typename T, int COLUMNS, int PARTS> __device__ inline void run_block(const rl_product_args &p)
 {
-    constexpr int ROWS = TILE * groups_of<over_steps>;
-    if (!over_steps && p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
+    if (p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
     if (blockIdx.x >= p.blocks) return;
-    Group<T, COLUMNS, over_steps, PARTS> group(p);
-    const int64_t chunks = (p.inner + CHUNK - 1) / CHUNK, block = blockIdx.x / p.column_blocks;
-    const int64_t part = over_steps ? block / p.row_blocks : 0, stride = p.blocks / p.column_blocks;
-    const int64_t first = over_steps ? block % p.row_blocks : block;
-    const int64_t tiles = over_steps ? 1 : (p.row_blocks - first + stride - 1) / stride;
+    Group<T, COLUMNS, PARTS> group(p);
+    const int64_t first = blockIdx.x / p.column_blocks, stride = p.blocks / p.column_blocks;
+    const int64_t tiles = (p.row_blocks - first + stride - 1) / stride;
+    int64_t left = tiles * group.feed.chunks;
+    int slot = 0;
     group.column0 = blockIdx.x % p.column_blocks * COLUMNS;
     group.row0 = first * ROWS + threadIdx.x / 128 * TILE;
-    group.feed.begin = chunks * part / p.part_count;
-    group.feed.end = chunks * (part + 1) / p.part_count;
-    int64_t left = tiles * (group.feed.end - group.feed.begin);
-    int slot = 0;
     group.feed.start(group.row0, stride * ROWS, left);
     const bool kept = group.begin_slots();
     for (int64_t tile = 0; tile < tiles; tile++) {
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) group.total[i] = 0;
         if (!kept) group.run_ring(left, slot);
-        for (int i = 0; kept && i < group.feed.end - group.feed.begin; i++) group.add_chunk(i);
-        group.store(part);
+        for (int i = 0; kept && i < group.feed.chunks; i++) group.add_chunk(i);
+        group.store();
         group.row0 += stride * ROWS;
     }
 }
 
-template <typename T, int COLUMNS, bool over_steps, int PARTS>
-__global__ void __launch_bounds__(groups_of<over_steps> * 128, 1)
-    parts_kernel(const __grid_constant__ rl_product_args p)
+template <typename T, int COLUMNS, int PARTS>
+__global__ void __launch_bounds__(THREADS, 1) parts_kernel(const __grid_constant__ rl_product_args p)
 {
     let_later_start();
     await_earlier();
-    if constexpr (HAS_PRODUCTS) run_block<T, COLUMNS, over_steps, PARTS>(p);
-}
-
-template <int COLUMNS> const void *pick_over_steps(int32_t dtype, bool rough)
-{
-    switch (dtype) {
-    case RILL_F32:
-        return rough ? kernel_address<parts_kernel<float, COLUMNS, true, 2>>()
-                     : kernel_address<parts_kernel<float, COLUMNS, true, 3>>();
-    case RILL_BF16:
-        return kernel_address<parts_kernel<bf16, COLUMNS, true, 2>>();
-    default:
-        return kernel_address<parts_kernel<f16, COLUMNS, true, 2>>();
-    }
+    if constexpr (HAS_PRODUCTS) run_block<T, COLUMNS, PARTS>(p);
 }
 
 } // namespace
 
 const void *rl_product_parts_kernel(bool rough)
 {
-    return rough ? kernel_address<parts_kernel<float, RL_PARTS_NARROW, false, 2>>()
-                 : kernel_address<parts_kernel<float, RL_PARTS_NARROW, false, 3>>();
-}
-
-const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough)
-{
-    return columns == RL_PARTS_WIDE ? pick_over_steps<RL_PARTS_WIDE>(dtype, rough)
-                                    : pick_over_steps<RL_PARTS_NARROW>(dtype, rough);
+    return rough ? kernel_address<parts_kernel<float, RL_PARTS_NARROW, 2>>()
+                 : kernel_address<parts_kernel<float, RL_PARTS_NARROW, 3>>();
 }
 
 size_t rl_product_parts_shared(int columns, bool rough, int64_t inner)

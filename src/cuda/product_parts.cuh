@@ -3,13 +3,11 @@
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
  * For gradients of 16-bit data, two parts and three products: 2^-16.
  *
- *             96 or 144 columns         A group of 128 threads has a tile of 64 rows.  b is split into three planes
- * in
- *                +----------+           shared memory, 32 of k to a slot, which all groups of the block share: once,
- * or a: 64 rows   |   tile   | group 0   where slots are too few again and again.  Of a, a thread copies what it
- * holds
- *                +----------+           of it as units of products take it into shared memory of its own, some chunks
- *      64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
+ *                96 columns             A group of 128 threads has a tile of 64 rows.  b is split into three planes
+ *                +----------+           in shared memory, 32 of k to a slot, which all groups of the block share:
+ *   a: 64 rows   |   tile   | group 0   once, or where slots are too few again and again.  Of a, a thread copies what
+ *                +----------+           it holds of it as units of products take it into shared memory of its own,
+ * some chunks 64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
  *                +----------+
  *
  * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
@@ -41,7 +39,7 @@ constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHU
 constexpr int UNIT = 16, UNITS = 128 * UNIT;                            /* bytes: of a thread, of a group */
 constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* shared memory for both */
 
-template <bool over_steps> constexpr int groups_of = over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS;
+constexpr int GROUPS = RL_PARTS_GROUPS, THREADS = GROUPS * 128, ROWS = GROUPS * TILE;
 
 /* Parts that are needed of a bfloat16, float16 or float32. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
@@ -70,8 +68,8 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
 }
 
 /* A thread's part of a: two rows, eight of k in a chunk. */
-template <typename T, bool over_steps> struct Feed {
-    static constexpr int STAGES = FEED / (4 * UNITS) / groups_of<over_steps>, COUNT = 2 * MINE;
+template <typename T> struct Feed {
+    static constexpr int STAGES = FEED / (4 * UNITS) / GROUPS, COUNT = 2 * MINE;
     static constexpr int PER_UNIT = UNIT / (int)sizeof(T);
 
     struct alignas(UNIT) Line {
@@ -79,18 +77,18 @@ template <typename T, bool over_steps> struct Feed {
     };
 
     const rl_product_args &p;
-    int64_t begin, end, row_step; /* of k, chunks; from tile to tile */
-    int64_t row0, chunk, left;    /* what is fetched next, and chunks of all tiles to come */
-    const T *at[2];               /* the rows; over steps lanes */
-    unsigned char *own;           /* of the first stage */
-    int lane, warp, put, taken;   /* put, taken: stages */
+    int64_t chunks, row_step;   /* of k; from tile to tile */
+    int64_t row0, chunk, left;  /* what is fetched next, and chunks of all tiles to come */
+    const T *at[2];             /* the rows */
+    unsigned char *own;         /* of the first stage */
+    int lane, warp, put, taken; /* put, taken: stages */
 
     __device__ static constexpr int index_of(int half, int i)
     {
-        return over_steps ? 2 * i + half : half * MINE + i;
+        return half * MINE + i;
     }
 
-    __device__ explicit Feed(const rl_product_args &p) : p(p), put(0), taken(0)
+    __device__ explicit Feed(const rl_product_args &p) : p(p), chunks((p.inner + CHUNK - 1) / CHUNK), put(0), taken(0)
     {
         lane = threadIdx.x % 32;
         warp = threadIdx.x / 32 % 4;
@@ -99,48 +97,33 @@ template <typename T, bool over_steps> struct Feed {
 
     __device__ int64_t row_of(int64_t first, int half) const
     {
-        return first + 16 * warp + (over_steps ? 2 * (lane / 4) + half : lane / 4 + 8 * half);
+        return first + 16 * warp + lane / 4 + 8 * half;
     }
 
     /* Rows beyond the last are taken for the last; they are not stored. */
     __device__ const T *seek(int64_t first, int half) const
     {
         const int64_t row = min(row_of(first, half), p.rows - 1);
-        return (const T *)p.a.data + (over_steps ? row * p.a.lane : offset_of(p, p.a, row));
+        return (const T *)p.a.data + offset_of(p, p.a, row);
     }
 
-    __device__ int64_t k_offset(int64_t k) const
-    {
-        if constexpr (!over_steps) return k * p.a.lane;
-        return p.a.even ? k * p.a.step : offset_of(p, p.a, k);
-    }
-
-    __device__ void start(int64_t first_row, int64_t step, int64_t chunks)
+    __device__ void start(int64_t first_row, int64_t step, int64_t count)
     {
         row0 = first_row;
         row_step = step;
-        left = chunks;
-        chunk = begin;
+        left = count;
+        chunk = 0;
         for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
         for (int i = 0; i < STAGES; i++) fetch();
     }
 
     __device__ void copy(unsigned char *to, int64_t k) const
     {
-        if constexpr (over_steps) {
-            using Pair = typename std::conditional<sizeof(T) == 4, uint64_t, uint32_t>::type;
-            const T *from = at[0] + k * p.a.step;
 #pragma unroll
-            for (int i = 0; i < MINE; i++)
-                copy_async(to + 2 * i / PER_UNIT * UNITS + 2 * i % PER_UNIT * sizeof(T),
-                           (const Pair *)(from + place_of(i) * p.a.step), true);
-        } else {
+        for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-#pragma unroll
-                for (int i = 0; i < MINE; i += PER_UNIT)
-                    copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of(i), UNIT);
-        }
+            for (int i = 0; i < MINE; i += PER_UNIT)
+                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of(i), UNIT);
     }
 
     /* Brings the next chunk on its way, if there is one. */
@@ -150,20 +133,19 @@ template <typename T, bool over_steps> struct Feed {
         unsigned char *to = own + put * (4 * UNITS);
         put = put + 1 == STAGES ? 0 : put + 1;
         if (left > 0) {
-            const bool lies = p.a.wide && (!over_steps || (p.a.even && row0 + TILE <= p.rows));
-            if (lies && (chunk + 1) * CHUNK <= p.inner)
+            if (p.a.wide && (chunk + 1) * CHUNK <= p.inner)
                 copy(to, k);
             else
                 put_one_by_one(to, k);
             left--;
-            if (++chunk == end) next_tile();
+            if (++chunk == chunks) next_tile();
         }
         close_copies();
     }
 
     __device__ void next_tile()
     {
-        chunk = begin;
+        chunk = 0;
         row0 += row_step;
 #pragma unroll
         for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
@@ -178,7 +160,7 @@ template <typename T, bool over_steps> struct Feed {
                 const int64_t mine = k + place_of(i);
                 const int index = index_of(half, i);
                 *(T *)(to + index / PER_UNIT * UNITS + index % PER_UNIT * sizeof(T)) =
-                    mine < p.inner ? at[half][k_offset(mine)] : T{};
+                    mine < p.inner ? at[half][mine * p.a.lane] : T{};
             }
     }
 
@@ -225,46 +207,38 @@ __device__ inline const rl_product_weight &weight_of(const rl_product_args &p, i
 }
 
 /* What belongs together along k of one of b's columns. */
-template <bool over_steps>
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
 {
     const bool there = column < p.columns;
-    if constexpr (over_steps) {
-        const float *from = (const float *)p.b + k * p.b_row + column;
+    const rl_product_weight &weight = weight_of(p, column);
+    const int64_t row = column * weight.row;
+    if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
 #pragma unroll
-        for (int i = 0; i < MINE; i++)
-            value[i] = there && k + place_of(i) < p.inner ? from[place_of(i) * p.b_row] : 0.0f;
-    } else {
-        const rl_product_weight &weight = weight_of(p, column);
-        const int64_t row = column * weight.row;
-        if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
+        for (int i = 0; i < MINE; i += 4) {
+            const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
 #pragma unroll
-            for (int i = 0; i < MINE; i += 4) {
-                const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
-#pragma unroll
-                for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
-            }
-            return;
+            for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
         }
-#pragma unroll
-        for (int i = 0; i < MINE; i++)
-            value[i] = there && k + place_of(i) < p.inner
-                           ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
-                           : 0.0f;
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < MINE; i++)
+        value[i] = there && k + place_of(i) < p.inner
+                       ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
+                       : 0.0f;
 }
 
 /* The planes of a chunk of b: a warp takes 8 columns at a time. */
-template <bool over_steps, int COLUMNS, int PARTS>
+template <int COLUMNS, int PARTS>
 __device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_t chunk, int slot)
 {
     constexpr int PLANE = COLUMNS * LINE;
     const int lane = threadIdx.x % 32;
-    const int column = over_steps ? lane % 8 : lane / 4, quarter = over_steps ? lane / 8 : lane % 4;
-    for (int item = threadIdx.x / 32; item < COLUMNS / 8; item += groups_of<over_steps> * 4) {
+    const int column = lane / 4, quarter = lane % 4;
+    for (int item = threadIdx.x / 32; item < COLUMNS / 8; item += GROUPS * 4) {
         const int line = item * 8 + column;
         float value[MINE];
-        fetch_b<over_steps>(p, value, column0 + line, chunk * CHUNK + quarter * 4);
+        fetch_b(p, value, column0 + line, chunk * CHUNK + quarter * 4);
         unsigned char *to = dynamic_shared + FEED + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
 #pragma unroll
         for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
