@@ -26,6 +26,7 @@ typedef struct rl_layer_projections {
     bool direct, up_direct;       /* the product, or that of the low rank, takes weights as they lie */
     rill_dtype accumulated;       /* of all scratch: f64 or f32 */
     rill_dtype multiplied;        /* of the first product's operands */
+    rill_dtype exact, up_exact;   /* the 16-bit type of all of its weights, of the low rank's, or absent */
     int64_t delta_columns;        /* of the first product: channels or rank */
     int64_t columns;              /* of the first product: those, B and C */
     int64_t first_row, delta_row; /* leading dimensions; without a low rank there is no row of delta */

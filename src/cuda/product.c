@@ -38,9 +38,21 @@ static int columns_of_block(int64_t columns, bool tiles)
     return !tiles ? RL_PRODUCT_COLUMNS : wide <= narrow ? RL_PARTS_WIDE : RL_PARTS_NARROW;
 }
 
-static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over_steps)
+static bool takes_tiles(const rill_context *context, rill_dtype a, rill_dtype exact)
 {
-    return rl_cuda_state_of(context)->multiplies && dtype != RILL_F64 && (over_steps || dtype == RILL_F32);
+    return rl_cuda_state_of(context)->multiplies && (a == RILL_F32 || (a != RILL_F64 && a == exact));
+}
+
+static bool sums_tiles(const rill_context *context, rill_dtype a)
+{
+    return rl_cuda_state_of(context)->multiplies && a != RILL_F64;
+}
+
+static rl_parts_way way_of(const rl_product *product)
+{
+    if (product->a.dtype == RILL_BF16) return RL_PARTS_BF16;
+    if (product->a.dtype == RILL_F16) return RL_PARTS_F16;
+    return !product->rough ? RL_PARTS_EXACT : product->exact == RILL_BF16 ? RL_PARTS_ROUGH_BF16 : RL_PARTS_ROUGH;
 }
 
 /* In these a row's bits are not those that it has among many. */
@@ -54,10 +66,11 @@ static bool is_little(const rill_context *context, int64_t rows, int64_t columns
     return rl_is_little(rows, columns, inner) && !context->options.reproducible;
 }
 
-bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, int64_t rows, int64_t columns, int64_t inner)
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
+                           int64_t inner)
 {
     if (is_few(context, rows)) return a != RILL_F64; /* float32 is all the A that it makes */
-    return is_little(context, rows, columns, inner) || takes_tiles(context, a, false);
+    return is_little(context, rows, columns, inner) || takes_tiles(context, a, exact);
 }
 
 static rl_product_weight weight_of(const rill_tensor *w)
@@ -67,7 +80,8 @@ static rl_product_weight weight_of(const rill_tensor *w)
     weight.columns = w->shape[0];
     weight.row = rl_cuda_stride(w, 0);
     weight.lane = rl_cuda_stride(w, 1);
-    weight.wide = w->dtype == RILL_F32 && weight.lane == 1 && (uintptr_t)w->data % 16 == 0 && weight.row % 4 == 0;
+    weight.wide = w->dtype != RILL_F64 && weight.lane == 1 && weight.row % 4 == 0 &&
+                  (uintptr_t)w->data % (4 * rill_dtype_size(w->dtype)) == 0;
     return weight;
 }
 
@@ -121,7 +135,7 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     if (is_few(context, p.rows)) return launch_few(context, &p);
     if (is_little(context, p.rows, p.columns, p.inner)) return launch_little(context, product, &p);
-    const bool tiles = takes_tiles(context, a->dtype, false);
+    const bool tiles = takes_tiles(context, a->dtype, product->exact);
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
     int64_t blocks = p.column_blocks * p.row_blocks;
@@ -133,9 +147,9 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
     blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
-    return rl_cuda_launch_early(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
-                                rl_product_parts_shared(RL_PARTS_NARROW, product->rough, p.inner), arguments,
-                                "selective_layer: launch of a product");
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
+    return rl_cuda_launch_early(context, kernel.address, blocks, 1, RL_PARTS_GROUPS * 128, (size_t)kernel.shared,
+                                arguments, "selective_layer: launch of a product");
 }
 
 static bool is_rough(const rl_step_sum *sum)
@@ -169,7 +183,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
 
 size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum)
 {
-    const rl_product_args p = cut(context, sum, takes_tiles(context, sum->a.dtype, true));
+    const rl_product_args p = cut(context, sum, sums_tiles(context, sum->a.dtype));
     return (size_t)(p.part_count * p.rows * p.columns) * (sum->a.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
 }
 
@@ -191,7 +205,7 @@ rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *tota
 
 rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
 {
-    const bool tiles = takes_tiles(context, sum->a.dtype, true);
+    const bool tiles = sums_tiles(context, sum->a.dtype);
     rl_product_args p = cut(context, sum, tiles);
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     p.blocks = p.column_blocks * p.row_blocks * p.part_count;
@@ -212,9 +226,9 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     return status == RILL_OK && !whole ? fold_parts(context, sum->a.dtype == RILL_F64, &fold) : status;
 }
 
-static cudaError_t raise_limit(const void *kernel, size_t bytes)
+static cudaError_t raise_limit(rl_product_kernel_of kernel)
 {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    return cudaFuncSetAttribute(kernel.address, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared);
 }
 
 cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
@@ -222,14 +236,10 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int rough = 0; rough < 2 && error == cudaSuccess; rough++) {
-        error =
-            raise_limit(rl_product_parts_kernel(rough), rl_product_parts_shared(RL_PARTS_NARROW, false, INT32_MAX));
-        for (int k = 0; k < 6 && error == cudaSuccess; k++) {
-            const rl_product_kernel_of kernel =
-                rl_product_steps_kernel((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough);
-            error = raise_limit(kernel.address, (size_t)kernel.shared);
-        }
-    }
+    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++)
+        error = raise_limit(rl_product_parts_kernel((rl_parts_way)way, INT32_MAX));
+    for (int k = 0; k < 12 && error == cudaSuccess; k++)
+        error = raise_limit(
+            rl_product_steps_kernel((int32_t)types[k / 4], k / 2 % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, k % 2));
     return error;
 }

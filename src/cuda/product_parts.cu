@@ -9,8 +9,9 @@ using namespace product_parts;
 namespace
 {
 
-template <typename T, int COLUMNS, int PARTS> struct Group {
-    static constexpr int COUNT = parts_of<T, PARTS>, SLOTS = PLANES / (COLUMNS * LINE * PARTS), HALF = SLOTS / 2;
+template <typename Way, int COLUMNS> struct Group {
+    using T = typename Way::T;
+    static constexpr int SLOTS = PLANES / (COLUMNS * LINE * Way::B_PARTS), HALF = SLOTS / 2;
     static constexpr int WORDS = (COLUMNS / 2 + 31) / 32;
 
     const rl_product_args &p;
@@ -22,23 +23,18 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
     {
     }
 
-    __device__ void split_chunk(int64_t chunk, int slot) const
-    {
-        split_b<COLUMNS, PARTS>(p, column0, chunk, slot);
-    }
-
     __device__ void add_chunk(int slot)
     {
         float sum[COLUMNS / 2];
-        uint32_t words[2 * COUNT][4];
-        feed.template take<COUNT>(words);
+        uint32_t words[2 * Way::A_PARTS][4];
+        feed.template take<Way::A_PARTS>(words);
         feed.fetch();
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
         hold(sum);
         hold(words);
         products_fence();
-        multiply<COLUMNS, PARTS, COUNT>(sum, words, slot);
+        multiply<Way, COLUMNS>(sum, words, slot);
         products_commit();
         products_wait<0>();
         hold(sum);
@@ -62,7 +58,7 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
 
     __device__ int64_t column_of(int i) const
     {
-        return column0 + 8 * (i / 4) + feed.lane % 4 * 2 + i % 2;
+        return column0 + i / 8 * 16 + feed.lane % 4 * 4 + i / 4 % 2 * 2 + i % 2;
     }
 
     __device__ void store_one(int64_t row, int64_t column, float value) const
@@ -71,33 +67,55 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
         store_any(p.out.data, p.out.dtype, offset_of(p, p.out, row) + column * p.out.lane, value);
     }
 
+    template <typename Out> __device__ void store_four(int64_t at, const Quad<float> &four) const
+    {
+        Quad<Out> quad = {};
+#pragma unroll
+        for (int j = 0; j < 4; j++) quad.set(j, narrow<Out>(four.get(j)));
+        *(Quad<Out> *)((Out *)p.out.data + at) = quad;
+    }
+
+    /* Four neighbours of a row. */
+    __device__ void store_neighbours(int64_t to, int64_t from, Quad<float> four) const
+    {
+        if (p.add.data) {
+            const Quad<float> more = *(const Quad<float> *)((const float *)p.add.data + from);
+#pragma unroll
+            for (int j = 0; j < 4; j++) four.set(j, four.get(j) + more.get(j));
+        }
+        if (p.out.dtype == RILL_F32)
+            store_four<float>(to, four);
+        else if (p.out.dtype == RILL_BF16)
+            store_four<bf16>(to, four);
+        else
+            store_four<f16>(to, four);
+    }
+
     __device__ void store_rows(int half, uint32_t (&again)[WORDS]) const
     {
         const int64_t row = feed.row_of(row0, half);
         if (row >= p.rows) return;
         const int64_t to = offset_of(p, p.out, row), from = p.add.data ? offset_of(p, p.add, row) : 0;
-        const bool wide = p.out.wide && p.out.dtype == RILL_F32 && (p.add.wide || !p.add.data);
+        const bool wide = p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data);
 #pragma unroll
-        for (int i = 2 * half; i < COLUMNS / 2; i += 4) {
+        for (int i = 2 * half; i < COLUMNS / 2; i += 8) {
             const int64_t column = column_of(i);
-            const bool fine = is_finite(total[i]) && is_finite(total[i + 1]);
-            if (fine && wide && column + 1 < p.columns) {
-                float2 pair = make_float2(total[i], total[i + 1]);
-                if (p.add.data) {
-                    const float2 more = *(const float2 *)((const float *)p.add.data + from + column);
-                    pair.x += more.x;
-                    pair.y += more.y;
-                }
-                *(float2 *)((float *)p.out.data + to + column) = pair;
+            const Quad<float> four = {{total[i], total[i + 1], total[i + 4], total[i + 5]}};
+            bool fine = wide && column + 3 < p.columns;
+#pragma unroll
+            for (int j = 0; j < 4; j++) fine = fine && is_finite(four.get(j));
+            if (fine) {
+                store_neighbours(to + column, from + column, four);
                 continue;
             }
 #pragma unroll
-            for (int e = 0; e < 2; e++) {
-                if (column + e >= p.columns) continue;
-                if (is_finite(total[i + e]))
-                    store_one(row, column + e, total[i + e]);
+            for (int j = 0; j < 4; j++) {
+                const int which = i + j / 2 * 4 + j % 2;
+                if (column + j >= p.columns) continue;
+                if (is_finite(four.get(j)))
+                    store_one(row, column + j, four.get(j));
                 else
-                    again[(i + e) / 32] |= 1u << ((i + e) % 32);
+                    again[which / 32] |= 1u << (which % 32);
             }
         }
     }
@@ -121,9 +139,18 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
     /* The first chunks of b: all that there are, or half of the slots. */
     __device__ bool begin_slots() const
     {
+        constexpr int TOGETHER = 4; /* on their way at a time */
         const bool kept = feed.chunks <= SLOTS;
-        const int chunks = kept ? (int)(feed.chunks) : HALF;
-        for (int slot = 0; slot < chunks; slot++) split_chunk(slot, slot);
+        const int chunks = kept ? (int)feed.chunks : HALF;
+        for (int first = 0; first < chunks; first += TOGETHER) {
+            Split<Way, COLUMNS> split[TOGETHER];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+                if (first + i < chunks) split[i].fetch(p, column0, first + i);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+                if (first + i < chunks) split[i].put(first + i);
+        }
         publish();
         return kept;
     }
@@ -140,8 +167,11 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
     {
         for (int64_t chunk = 0; chunk < feed.chunks; chunk++) {
             const int64_t later = chunk + HALF < feed.chunks ? chunk + HALF : chunk + HALF - feed.chunks;
-            if (left > HALF) split_chunk(later, (slot + HALF) % (2 * HALF));
+            const bool more = left > HALF;
+            Split<Way, COLUMNS> split;
+            if (more) split.fetch(p, column0, later);
             add_chunk(slot);
+            if (more) split.put((slot + HALF) % (2 * HALF));
             left--;
             slot = (slot + 1) % (2 * HALF);
             if (slot % HALF == 0) publish();
@@ -149,11 +179,11 @@ template <typename T, int COLUMNS, int PARTS> struct Group {
     }
 };
 
-template <typename T, int COLUMNS, int PARTS> __device__ inline void run_block(const rl_product_args &p)
+template <typename Way, int COLUMNS> __device__ inline void run_block(const rl_product_args &p)
 {
     if (p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
     if (blockIdx.x >= p.blocks) return;
-    Group<T, COLUMNS, PARTS> group(p);
+    Group<Way, COLUMNS> group(p);
     const int64_t first = blockIdx.x / p.column_blocks, stride = p.blocks / p.column_blocks;
     const int64_t tiles = (p.row_blocks - first + stride - 1) / stride;
     int64_t left = tiles * group.feed.chunks;
@@ -172,24 +202,35 @@ template <typename T, int COLUMNS, int PARTS> __device__ inline void run_block(c
     }
 }
 
-template <typename T, int COLUMNS, int PARTS>
+template <typename Way, int COLUMNS>
 __global__ void __launch_bounds__(THREADS, 1) parts_kernel(const __grid_constant__ rl_product_args p)
 {
     let_later_start();
     await_earlier();
-    if constexpr (HAS_PRODUCTS) run_block<T, COLUMNS, PARTS>(p);
+    if constexpr (HAS_PRODUCTS) run_block<Way, COLUMNS>(p);
+}
+
+template <typename Way> rl_product_kernel_of pick(int64_t inner)
+{
+    constexpr int COLUMNS = RL_PARTS_NARROW, SLOT = COLUMNS * LINE * Way::B_PARTS;
+    const int64_t chunks = (inner + CHUNK - 1) / CHUNK, slots = chunks < PLANES / SLOT ? chunks : PLANES / SLOT;
+    return {kernel_address<parts_kernel<Way, COLUMNS>>(), (int32_t)(FEED + slots * SLOT)};
 }
 
 } // namespace
 
-const void *rl_product_parts_kernel(bool rough)
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner)
 {
-    return rough ? kernel_address<parts_kernel<float, RL_PARTS_NARROW, 2>>()
-                 : kernel_address<parts_kernel<float, RL_PARTS_NARROW, 3>>();
-}
-
-size_t rl_product_parts_shared(int columns, bool rough, int64_t inner)
-{
-    const int64_t slot = columns * LINE * (rough ? 2 : 3), chunks = (inner + CHUNK - 1) / CHUNK;
-    return (size_t)(FEED + (chunks < PLANES / slot ? chunks : PLANES / slot) * slot);
+    switch (way) {
+    case RL_PARTS_EXACT:
+        return pick<Way<float, 3, 3>>(inner);
+    case RL_PARTS_ROUGH:
+        return pick<Way<float, 2, 2>>(inner);
+    case RL_PARTS_ROUGH_BF16:
+        return pick<Way<float, 2, 1>>(inner);
+    case RL_PARTS_BF16:
+        return pick<Way<bf16, 1, 1>>(inner);
+    default:
+        return pick<Way<f16, 1, 1, F16>>(inner);
+    }
 }

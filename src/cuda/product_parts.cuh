@@ -41,9 +41,16 @@ constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* share
 
 constexpr int GROUPS = RL_PARTS_GROUPS, THREADS = GROUPS * 128, ROWS = GROUPS * TILE;
 
-/* Parts that are needed of a bfloat16, float16 or float32. */
+/* Parts that are needed of a bfloat16, float16 or float32 for products with `PARTS` of something else. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
 template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
+
+/* What is multiplied: a of type T in so many parts, b in so many, of which products up to some order are taken. */
+template <typename Type, int A_COUNT, int B_COUNT, Number KIND = BF16> struct Way {
+    using T = Type;
+    static constexpr int A_PARTS = A_COUNT, B_PARTS = B_COUNT, ORDERS = A_COUNT > B_COUNT ? A_COUNT : B_COUNT;
+    static constexpr Number NUMBER = KIND;
+};
 
 /* Where a thread's i-th k is in a chunk, of those of its four that begin at 0. */
 __device__ constexpr int place_of(int i)
@@ -181,7 +188,7 @@ template <typename T> struct Feed {
         for (int word = 0; word < 8; word++) {
             const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
             const T low = value[index_of(row, k)], high = value[index_of(row, k + 1)];
-            if constexpr (PARTS == 1) {
+            if constexpr (sizeof(T) == 2) {
                 of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
             } else {
                 uint32_t part[PARTS];
@@ -206,6 +213,23 @@ __device__ inline const rl_product_weight &weight_of(const rl_product_args &p, i
     return *weight;
 }
 
+/* Four neighbours of any type that float32 holds, which begin at a multiple of as many bytes. */
+__device__ inline void load_four(const void *data, int dtype, int64_t at, float *value)
+{
+    if (dtype == RILL_F32) {
+        const Quad<float> quad = *(const Quad<float> *)((const float *)data + at);
+#pragma unroll
+        for (int j = 0; j < 4; j++) value[j] = quad.get(j);
+        return;
+    }
+    const Quad<bf16> quad = *(const Quad<bf16> *)((const bf16 *)data + at);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint16_t bits = quad.get(j).bits;
+        value[j] = dtype == RILL_BF16 ? widen(bf16{bits}) : widen(f16{bits});
+    }
+}
+
 /* What belongs together along k of one of b's columns. */
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
 {
@@ -214,11 +238,7 @@ __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], i
     const int64_t row = column * weight.row;
     if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
 #pragma unroll
-        for (int i = 0; i < MINE; i += 4) {
-            const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
-#pragma unroll
-            for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
-        }
+        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + place_of(i), &value[i]);
         return;
     }
 #pragma unroll
@@ -228,44 +248,70 @@ __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], i
                        : 0.0f;
 }
 
-/* The planes of a chunk of b: a warp takes 8 columns at a time. */
-template <int COLUMNS, int PARTS>
-__device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_t chunk, int slot)
-{
-    constexpr int PLANE = COLUMNS * LINE;
-    const int lane = threadIdx.x % 32;
-    const int column = lane / 4, quarter = lane % 4;
-    for (int item = threadIdx.x / 32; item < COLUMNS / 8; item += GROUPS * 4) {
-        const int line = item * 8 + column;
-        float value[MINE];
-        fetch_b(p, value, column0 + line, chunk * CHUNK + quarter * 4);
-        unsigned char *to = dynamic_shared + FEED + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
+/*
+ * A chunk of b on its way into planes: a warp takes 8 columns at a time.  Columns are in another order than in
+ * memory, so that those of a thread's sums come in fours:  c = 16 m + 4 q + 2 h + e  is the units'  16 m + 8 h + 2 q
+ * + e.
+ */
+template <typename Way, int COLUMNS> struct Split {
+    static constexpr int PLANE = COLUMNS * LINE, ITEMS = COLUMNS / 8 / (GROUPS * 4);
+    static_assert(COLUMNS / 8 == ITEMS * GROUPS * 4, "warps have equal shares");
+
+    float value[ITEMS][MINE];
+
+    __device__ static int line_of(int item)
+    {
+        return (item * GROUPS * 4 + (int)threadIdx.x / 32) * 8 + (int)threadIdx.x % 32 / 4;
+    }
+
+    __device__ void fetch(const rl_product_args &p, int64_t column0, int64_t chunk)
+    {
 #pragma unroll
-        for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
-            uint32_t part[PARTS];
-            split(value[2 * unit], value[2 * unit + 1], part);
-#pragma unroll
-            for (int i = 0; i < PARTS; i++) *(uint32_t *)(to + i * PLANE + (unit ^ (line / 2 % 4)) * UNIT) = part[i];
+        for (int item = 0; item < ITEMS; item++) {
+            const int n = line_of(item), column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+            fetch_b(p, value[item], column0 + column, chunk * CHUNK + threadIdx.x % 4 * 4);
         }
     }
-}
+
+    __device__ void put(int slot) const
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            const int line = line_of(item);
+            unsigned char *to =
+                dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE) + line * LINE + threadIdx.x % 4 * 4;
+#pragma unroll
+            for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
+                const float low = value[item][2 * unit], high = value[item][2 * unit + 1];
+                uint32_t part[Way::B_PARTS];
+                if constexpr (Way::NUMBER == F16)
+                    part[0] = float_to_half(low) | (uint32_t)float_to_half(high) << 16;
+                else
+                    split(low, high, part);
+#pragma unroll
+                for (int i = 0; i < Way::B_PARTS; i++)
+                    *(uint32_t *)(to + i * PLANE + (unit ^ (line / 2 % 4)) * UNIT) = part[i];
+            }
+        }
+    }
+};
 
 /* sum = the products of a chunk, the small ones first. */
-template <int COLUMNS, int PARTS, int COUNT>
-__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * COUNT][4], int slot)
+template <typename Way, int COLUMNS>
+__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * Way::A_PARTS][4], int slot)
 {
     constexpr int PLANE = COLUMNS * LINE;
-    const unsigned char *planes = dynamic_shared + FEED + slot * (PARTS * PLANE);
+    const unsigned char *planes = dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE);
     bool adds = false;
 #pragma unroll
-    for (int order = PARTS - 1; order >= 0; order--)
+    for (int order = Way::ORDERS - 1; order >= 0; order--)
 #pragma unroll
         for (int s = 0; s < 2; s++)
 #pragma unroll
-            for (int i = COUNT - 1; i >= 0; i--) {
-                if (order < i) continue;
+            for (int i = Way::A_PARTS - 1; i >= 0; i--) {
+                if (order < i || order - i >= Way::B_PARTS) continue;
                 const uint64_t b = tile_descriptor(planes + (order - i) * PLANE + 32 * s, 16, 8 * LINE, SWIZZLE_64);
-                product_of_registers<BF16, COLUMNS, false>(sum, words[s * COUNT + i], b, adds);
+                product_of_registers<Way::NUMBER, COLUMNS, false>(sum, words[s * Way::A_PARTS + i], b, adds);
                 adds = true;
             }
 }

@@ -192,7 +192,8 @@ static rill_status low_back(const rl_layer_gradients *l, const rl_layer_slab *sl
         .a = gradients.delta,
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned_up, p->accumulated, l->problem->rank, l->problem->channels)},
         .out = gradients.low,
-        .rough = l->rough};
+        .rough = l->rough,
+        .exact = p->up_exact};
     rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
     if (status == RILL_OK && (l->problem->dx.data || l->weighs)) /* sums over x take it with the others */
         status = rl_cuda_product(l->context, &low);
@@ -208,7 +209,8 @@ static rill_status project_back(const rl_layer_gradients *l, const rl_layer_slab
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned, p->accumulated, l->problem->channels, p->columns)},
         .out = rl_layer_part(&l->problem->dx, slab),
         .add = rl_layer_own_dx(l, slab),
-        .rough = l->rough};
+        .rough = l->rough,
+        .exact = p->exact};
     rill_status status = p->low_rank ? low_back(l, slab) : RILL_OK;
     if (status == RILL_OK && l->weighs) status = rl_cuda_sum_steps(l->context, &sum);
     return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
