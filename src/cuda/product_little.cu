@@ -1,13 +1,13 @@
 /*
  * Products of little work, for which latency is all that counts: blocks are many and small, so that each has one or
- * two trips to memory, and weights are taken as they lie.
+ * two trips to memory, and weights are taken as they lie.  Code is brief, since it too comes from memory.
  *
- *               16 columns           A block goes through k in chunks, 128 of it (double: 64) at a time, of which the
- *               +------+             next one is on its way while one is multiplied.  Its 256 threads are four
- * groups, 16 rows | tile |             each with a quarter of the chunk and a tile of its own, 2 x 2 numbers a
- * thread;
- *               +------+             in the end the four are added up in order.
+ *               16 columns           A block goes through k in chunks, 128 of it (double: 64) at a time.  Its 256
+ *               +------+             threads are four groups, each with a quarter of the chunk and a tile of its own,
+ *       16 rows | tile |             2 x 2 numbers a thread; in the end the four are added up in order.
+ *               +------+
  */
+#include <machine/copies.cuh>
 #include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
@@ -27,86 +27,82 @@ template <typename Acc> struct alignas(16) Run { /* along k */
     Acc value[COUNT];
 };
 
-/* Lines are as many elements longer as one read takes, so that those of neighbours fall into different banks. */
-template <typename Acc> struct Chunks {
-    alignas(16) Acc a[TILE][DEPTH<Acc> + Run<Acc>::COUNT], b[TILE][DEPTH<Acc> + Run<Acc>::COUNT];
+/* Lines are as much longer as one read takes, so that those of neighbours fall into different banks. */
+template <typename Acc> struct Chunk {
+    alignas(16) Acc factor[2][TILE][DEPTH<Acc> + Run<Acc>::COUNT]; /* of a, of b */
     Acc part[PARTS][TILE][TILE + 1];
 };
 
-/* The piece that has a line, which then counts from the piece's first. */
-__device__ inline const rl_little_piece &piece_of(const rl_little_matrix &matrix, int &line)
-{
-    const rl_little_piece *piece = matrix.piece;
-#pragma unroll
-    for (int i = 1; i < RL_LITTLE_PIECES; i++)
-        if (piece == matrix.piece + i - 1 && line >= piece->lines) {
-            line -= piece->lines;
-            piece++;
-        }
-    return *piece;
-}
+/* A line of a matrix, from which one goes on to later ones. */
+struct Cursor {
+    const rl_little_matrix &matrix;
+    const rl_little_piece *piece;
+    int64_t base; /* of the sequence that has it */
+    int line;     /* in the piece, or in the sequence */
 
-__device__ inline int64_t offset_of(const rl_little_matrix &matrix, const rl_little_piece &piece, int line, int lane)
-{
-    const int sequence = line / matrix.length;
-    return sequence * matrix.batch + (line - sequence * matrix.length) * piece.line + lane * piece.lane;
-}
+    __device__ Cursor(const rl_little_matrix &matrix, int first)
+        : matrix(matrix), piece(matrix.piece), base(first / matrix.length * matrix.batch), line(first % matrix.length)
+    {
+        advance(0);
+    }
+
+    __device__ void advance(int lines)
+    {
+        line += lines;
+        if (matrix.length < INT32_MAX) {
+            for (; line >= matrix.length; line -= matrix.length) base += matrix.batch;
+        } else {
+            for (; line >= piece->lines && piece < matrix.piece + RL_LITTLE_PIECES - 1; piece++) line -= piece->lines;
+        }
+    }
+
+    __device__ int64_t at(int lane) const
+    {
+        return base + line * piece->line + lane * piece->lane;
+    }
+};
 
 template <typename Acc> struct Block {
-    static constexpr int EACH = TILE * DEPTH<Acc> / THREADS, QUARTER = DEPTH<Acc> / PARTS;
+    static constexpr int QUARTER = DEPTH<Acc> / PARTS;
 
     const rl_little_product &p;
-    Chunks<Acc> &chunks;
+    Chunk<Acc> &chunk;
     int row0, column0, inner;
-    Acc a[EACH], b[EACH]; /* the thread's numbers of the next chunk */
     Acc total[2][2];
 
-    __device__ Block(const rl_little_product &p, int block, Chunks<Acc> &chunks)
-        : p(p), chunks(chunks), row0(block / p.column_blocks * TILE), column0(block % p.column_blocks * TILE),
+    __device__ Block(const rl_little_product &p, int block, Chunk<Acc> &chunk)
+        : p(p), chunk(chunk), row0(block / p.column_blocks * TILE), column0(block % p.column_blocks * TILE),
           inner((int)p.inner), total()
     {
     }
 
-    /* Threads go along lanes; which of the tile's lines and which k the i-th number has. */
-    __device__ static void place_of(int i, bool turned, int &line, int &k)
+    __device__ static bool is_plain(int dtype)
     {
-        const int index = i * THREADS + (int)threadIdx.x;
-        line = turned ? index % TILE : index / DEPTH<Acc>;
-        k = turned ? index / TILE : index % DEPTH<Acc>;
+        return dtype == (sizeof(Acc) == 4 ? RILL_F32 : RILL_F64);
     }
 
-    __device__ void fetch_one(Acc (&to)[EACH], const rl_little_matrix &from, bool turned, int first, int count,
-                              int k0) const
+    /* Threads go along lanes, which are k, or where the matrix is turned the tile's lines. */
+    __device__ void fetch(int which, int k0) const
     {
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            int line, k;
-            place_of(i, turned, line, k);
-            line += first;
-            k += k0;
-            int along = turned ? k : line, lane = turned ? line : k;
-            to[i] = 0;
-            if (line >= count || k >= inner) continue;
-            const rl_little_piece &piece = piece_of(from, along);
-            to[i] = load_any<Acc>(piece.data, piece.dtype, offset_of(from, piece, along, lane));
+        const rl_little_matrix &from = which ? p.b : p.a;
+        const bool turned = which ? p.b_turned : p.a_turned;
+        const int first = which ? column0 : row0, count = (int)(which ? p.columns : p.rows) - first;
+        const int step = THREADS / (turned ? TILE : DEPTH<Acc>);
+        int line = threadIdx.x / DEPTH<Acc>, k = threadIdx.x % DEPTH<Acc>;
+        if (turned) {
+            line = threadIdx.x % TILE;
+            k = threadIdx.x / TILE;
         }
-    }
-
-    __device__ void fetch(int k0)
-    {
-        fetch_one(a, p.a, p.a_turned, row0, (int)p.rows, k0);
-        fetch_one(b, p.b, p.b_turned, column0, (int)p.columns, k0);
-    }
-
-    __device__ void put() const
-    {
-#pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            int line, k;
-            place_of(i, p.a_turned, line, k);
-            chunks.a[line][k] = a[i];
-            place_of(i, p.b_turned, line, k);
-            chunks.b[line][k] = b[i];
+        Cursor cursor(from, turned ? k0 + k : first + line);
+#pragma unroll 1
+        for (; line < TILE && k < DEPTH<Acc>; (turned ? k : line) += step, cursor.advance(step)) {
+            Acc &to = chunk.factor[which][line][k];
+            const bool there = line < count && k0 + k < inner;
+            const int64_t at = there ? cursor.at(turned ? first + line : k0 + k) : 0;
+            if (there && is_plain(cursor.piece->dtype))
+                copy_async(&to, (const Acc *)cursor.piece->data + at, true);
+            else
+                to = there ? load_any<Acc>(cursor.piece->data, cursor.piece->dtype, at) : Acc(0);
         }
     }
 
@@ -114,13 +110,13 @@ template <typename Acc> struct Block {
     {
         const int part = threadIdx.x / (SIDE * SIDE), down = threadIdx.x / SIDE % SIDE, across = threadIdx.x % SIDE;
         Acc sum[2][2] = {};
-#pragma unroll
+#pragma unroll 2
         for (int k = 0; k < QUARTER; k += Run<Acc>::COUNT) {
             Run<Acc> x[2], w[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                x[i] = *(const Run<Acc> *)&chunks.a[down + i * SIDE][part * QUARTER + k];
-                w[i] = *(const Run<Acc> *)&chunks.b[across + i * SIDE][part * QUARTER + k];
+                x[i] = *(const Run<Acc> *)&chunk.factor[0][down + i * SIDE][part * QUARTER + k];
+                w[i] = *(const Run<Acc> *)&chunk.factor[1][across + i * SIDE][part * QUARTER + k];
             }
 #pragma unroll
             for (int j = 0; j < Run<Acc>::COUNT; j++)
@@ -137,27 +133,28 @@ template <typename Acc> struct Block {
         const int part = threadIdx.x / (SIDE * SIDE), down = threadIdx.x / SIDE % SIDE, across = threadIdx.x % SIDE;
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            chunks.part[part][down + i / 2 * SIDE][across + i % 2 * SIDE] = total[i / 2][i % 2];
+            chunk.part[part][down + i / 2 * SIDE][across + i % 2 * SIDE] = total[i / 2][i % 2];
         __syncthreads(); /* all parts are there */
-        const int line = threadIdx.x / TILE, lane = threadIdx.x % TILE, column = column0 + lane;
-        int row = row0 + line;
+        const int line = threadIdx.x / TILE, lane = threadIdx.x % TILE, row = row0 + line, column = column0 + lane;
         if (row >= p.rows || column >= p.columns) return;
-        Acc sum = chunks.part[0][line][lane];
+        Acc sum = chunk.part[0][line][lane];
 #pragma unroll
-        for (int i = 1; i < PARTS; i++) sum += chunks.part[i][line][lane];
-        const rl_little_piece &add = p.add.piece[0];
-        if (add.data) sum += load_any<Acc>(add.data, add.dtype, offset_of(p.add, add, row, column));
-        const rl_little_piece &out = piece_of(p.out, row);
-        if (out.data) store_any(out.data, out.dtype, offset_of(p.out, out, row, column), sum);
+        for (int i = 1; i < PARTS; i++) sum += chunk.part[i][line][lane];
+        if (p.add.piece[0].data)
+            sum += load_any<Acc>(p.add.piece[0].data, p.add.piece[0].dtype, Cursor(p.add, row).at(column));
+        const Cursor out(p.out, row);
+        if (out.piece->data) store_any(out.piece->data, out.piece->dtype, out.at(column), sum);
     }
 
     __device__ void run()
     {
-        fetch(0);
+#pragma unroll 1
         for (int k = 0; k < inner; k += DEPTH<Acc>) {
-            put();
+#pragma unroll 1
+            for (int which = 0; which < 2; which++) fetch(which, k);
+            close_copies();
+            wait_copies<0>();
             __syncthreads(); /* the chunk is complete */
-            if (k + DEPTH<Acc> < inner) fetch(k + DEPTH<Acc>);
             multiply();
             __syncthreads(); /* nobody reads it any more */
         }
@@ -170,11 +167,12 @@ __device__ inline bool is_infinite(double value)
     return fabs(value) == __longlong_as_double(0x7ff0000000000000);
 }
 
-template <typename Acc> __device__ void move(const rl_little_move &move, int64_t first, int64_t stride)
+template <typename Acc> __device__ void move(const rl_little_move &move, int first, int stride)
 {
     const rl_little_piece &from = move.from, &to = move.to;
-    for (int64_t i = first; i < from.lines * move.lanes; i += stride) {
-        const int64_t line = i / move.lanes, lane = i - line * move.lanes;
+#pragma unroll 1
+    for (int i = first; i < from.lines * (int)move.lanes; i += stride) {
+        const int line = i / (int)move.lanes, lane = i - line * (int)move.lanes;
         double value = load_any<double>(from.data, from.dtype, line * from.line + lane * from.lane);
         if (move.decay) value = -exp(value);
         if (move.factor) {
@@ -188,19 +186,21 @@ template <typename Acc> __device__ void move(const rl_little_move &move, int64_t
 template <typename Acc>
 __global__ void __launch_bounds__(THREADS) little_kernel(const __grid_constant__ rl_little little)
 {
-    __shared__ Chunks<Acc> chunks;
+    __shared__ Chunk<Acc> chunk;
     let_later_start();
     await_earlier();
     int block = (int)blockIdx.x;
+#pragma unroll 1
     for (int i = 0; i < little.products; i++) {
         if (block >= 0 && block < little.product[i].blocks) {
-            Block<Acc>(little.product[i], block, chunks).run();
+            Block<Acc>(little.product[i], block, chunk).run();
             return;
         }
         block -= little.product[i].blocks;
     }
-    const int64_t stride = (int64_t)(gridDim.x - (blockIdx.x - block)) * THREADS;
-    for (int i = 0; i < little.moves; i++) move<Acc>(little.move[i], (int64_t)block * THREADS + threadIdx.x, stride);
+    const int stride = (int)(gridDim.x - (blockIdx.x - block)) * THREADS;
+#pragma unroll 1
+    for (int i = 0; i < little.moves; i++) move<Acc>(little.move[i], block * THREADS + (int)threadIdx.x, stride);
 }
 
 } // namespace
