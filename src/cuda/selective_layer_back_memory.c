@@ -11,7 +11,7 @@ static int64_t row_bytes(const rl_layer_gradients *l)
     const int64_t channels = l->problem->channels, states = l->problem->states;
     const bool f64 = p->accumulated == RILL_F64;
     const int64_t blocks = rl_quotient_up(channels, f64 ? RL_S6_BACK_CHANNELS_F64 : RL_S6_BACK_CHANNELS);
-    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_STEPS);
+    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_BACK_STEPS);
     if (l->owns_dx) numbers += channels;
     if (blocks > 1) numbers += blocks * 2 * states;
     return numbers * (int64_t)rill_dtype_size(p->accumulated);

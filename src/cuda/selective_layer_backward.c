@@ -317,5 +317,5 @@ rill_status rl_cuda_layer_back_within(rill_context *context, const rl_selective_
 rill_status rl_cuda_selective_layer_backward(rill_context *context, const rl_selective_layer_backward_problem *p)
 {
     const int64_t x = p->batch * p->length * p->channels * (p->x.dtype == RILL_F64 ? 8 : 4);
-    return rl_cuda_layer_back_within(context, p, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, 2 * x)));
+    return rl_cuda_layer_back_within(context, p, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, x / 2 * 5)));
 }
