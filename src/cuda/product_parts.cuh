@@ -12,9 +12,10 @@
  *
  * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
  * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
- * b alike: thread q of four has twice four neighbours, of which the first two go where the units' first columns are.
+ * b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go where the units'
+ * first columns are.
  *
- *     k = 16 s + 4 q + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
+ *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
  *
  * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds, in order.
  */
@@ -52,10 +53,12 @@ template <typename Type, int A_COUNT, int B_COUNT, Number KIND = BF16> struct Wa
     static constexpr Number NUMBER = KIND;
 };
 
-/* Where a thread's i-th k is in a chunk, of those of its four that begin at 0. */
-__device__ constexpr int place_of(int i)
+/* Neighbours along k that a thread has: 16 bytes; and where its i-th k is in a chunk, for the first of four threads.
+ */
+template <typename T> constexpr int RUN = UNIT / (int)sizeof(T);
+template <typename T> __device__ constexpr int place_of(int i)
 {
-    return i % 4 + i / 4 * 16;
+    return i % RUN<T> + i / RUN<T> * (4 * RUN<T>);
 }
 
 template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
@@ -77,7 +80,7 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
 /* A thread's part of a: two rows, eight of k in a chunk. */
 template <typename T> struct Feed {
     static constexpr int STAGES = FEED / (4 * UNITS) / GROUPS, COUNT = 2 * MINE;
-    static constexpr int PER_UNIT = UNIT / (int)sizeof(T);
+    static constexpr int PER_UNIT = RUN<T>;
 
     struct alignas(UNIT) Line {
         T value[PER_UNIT];
@@ -130,13 +133,13 @@ template <typename T> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int i = 0; i < MINE; i += PER_UNIT)
-                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of(i), UNIT);
+                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of<T>(i), UNIT);
     }
 
     /* Brings the next chunk on its way, if there is one. */
     __device__ void fetch()
     {
-        const int64_t k = chunk * CHUNK + lane % 4 * 4;
+        const int64_t k = chunk * CHUNK + lane % 4 * PER_UNIT;
         unsigned char *to = own + put * (4 * UNITS);
         put = put + 1 == STAGES ? 0 : put + 1;
         if (left > 0) {
@@ -164,7 +167,7 @@ template <typename T> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll 1
             for (int i = 0; i < MINE; i++) {
-                const int64_t mine = k + place_of(i);
+                const int64_t mine = k + place_of<T>(i);
                 const int index = index_of(half, i);
                 *(T *)(to + index / PER_UNIT * UNITS + index % PER_UNIT * sizeof(T)) =
                     mine < p.inner ? at[half][mine * p.a.lane] : T{};
@@ -231,20 +234,21 @@ __device__ inline void load_four(const void *data, int dtype, int64_t at, float 
 }
 
 /* What belongs together along k of one of b's columns. */
+template <typename T>
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
 {
     const bool there = column < p.columns;
     const rl_product_weight &weight = weight_of(p, column);
     const int64_t row = column * weight.row;
-    if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
+    if (weight.wide && there && k + place_of<T>(MINE - 1) < p.inner) {
 #pragma unroll
-        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + place_of(i), &value[i]);
+        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + place_of<T>(i), &value[i]);
         return;
     }
 #pragma unroll
     for (int i = 0; i < MINE; i++)
-        value[i] = there && k + place_of(i) < p.inner
-                       ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
+        value[i] = there && k + place_of<T>(i) < p.inner
+                       ? load_any<float>(weight.data, weight.dtype, row + (k + place_of<T>(i)) * weight.lane)
                        : 0.0f;
 }
 
@@ -269,7 +273,8 @@ template <typename Way, int COLUMNS> struct Split {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
             const int n = line_of(item), column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
-            fetch_b(p, value[item], column0 + column, chunk * CHUNK + threadIdx.x % 4 * 4);
+            fetch_b<typename Way::T>(p, value[item], column0 + column,
+                                     chunk * CHUNK + threadIdx.x % 4 * RUN<typename Way::T>);
         }
     }
 
