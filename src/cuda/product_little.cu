@@ -33,32 +33,51 @@ template <typename Acc> struct Chunk {
     Acc part[PARTS][TILE][TILE + 1];
 };
 
-/* A line of a matrix, from which one goes on to later ones. */
+__device__ inline int size_of(int dtype)
+{
+    return dtype == RILL_F64 ? 8 : dtype == RILL_F32 ? 4 : 2;
+}
+
+/* An element of a matrix, from which one goes on along its lane to later lines. */
 struct Cursor {
     const rl_little_matrix &matrix;
     const rl_little_piece *piece;
-    int64_t base; /* of the sequence that has it */
-    int line;     /* in the piece, or in the sequence */
+    const unsigned char *at;
+    int64_t sequence, line_bytes; /* sequence: where it begins, in elements */
+    int line, end, lane;          /* in the piece, or in the sequence */
 
-    __device__ Cursor(const rl_little_matrix &matrix, int first)
-        : matrix(matrix), piece(matrix.piece), base(first / matrix.length * matrix.batch), line(first % matrix.length)
+    __device__ Cursor(const rl_little_matrix &matrix, int first, int lane)
+        : matrix(matrix), piece(matrix.piece), sequence(first / matrix.length * matrix.batch),
+          line(first % matrix.length), lane(lane)
     {
-        advance(0);
+        locate();
+    }
+
+    __device__ void locate()
+    {
+        if (matrix.length < INT32_MAX) {
+            for (end = matrix.length; line >= end; line -= end) sequence += matrix.batch;
+        } else {
+            for (end = piece->lines; line >= end && piece < matrix.piece + RL_LITTLE_PIECES - 1; end = piece->lines) {
+                line -= end;
+                piece++;
+            }
+        }
+        const int size = size_of(piece->dtype);
+        at = (const unsigned char *)piece->data + (sequence + line * piece->line + lane * piece->lane) * size;
+        line_bytes = piece->line * size;
     }
 
     __device__ void advance(int lines)
     {
         line += lines;
-        if (matrix.length < INT32_MAX) {
-            for (; line >= matrix.length; line -= matrix.length) base += matrix.batch;
-        } else {
-            for (; line >= piece->lines && piece < matrix.piece + RL_LITTLE_PIECES - 1; piece++) line -= piece->lines;
-        }
+        at += lines * line_bytes;
+        if (line >= end) locate();
     }
 
-    __device__ int64_t at(int lane) const
+    template <typename Acc> __device__ Acc load() const
     {
-        return base + line * piece->line + lane * piece->lane;
+        return load_any<Acc>(at, piece->dtype, 0);
     }
 };
 
@@ -81,29 +100,30 @@ template <typename Acc> struct Block {
         return dtype == (sizeof(Acc) == 4 ? RILL_F32 : RILL_F64);
     }
 
-    /* Threads go along lanes, which are k, or where the matrix is turned the tile's lines. */
+    /* Threads go along lanes, which are k, or where the matrix is turned the tile's lines; a thread along lines. */
     __device__ void fetch(int which, int k0) const
     {
-        const rl_little_matrix &from = which ? p.b : p.a;
         const bool turned = which ? p.b_turned : p.a_turned;
-        const int first = which ? column0 : row0, count = (int)(which ? p.columns : p.rows) - first;
-        const int step = THREADS / (turned ? TILE : DEPTH<Acc>);
-        int line = threadIdx.x / DEPTH<Acc>, k = threadIdx.x % DEPTH<Acc>;
-        if (turned) {
-            line = threadIdx.x % TILE;
-            k = threadIdx.x / TILE;
-        }
-        Cursor cursor(from, turned ? k0 + k : first + line);
+        const int tile0 = which ? column0 : row0, tiled = (int)(which ? p.columns : p.rows) - tile0,
+                  deep = inner - k0;
+        const int lanes = turned ? TILE : DEPTH<Acc>, lines = turned ? DEPTH<Acc> : TILE, step = THREADS / lanes;
+        const int lane = threadIdx.x % lanes, first = threadIdx.x / lanes;
+        const int there = lane < (turned ? tiled : deep) ? min(lines, turned ? deep : tiled) : 0;
+        Acc *to = turned ? &chunk.factor[which][lane][first] : &chunk.factor[which][first][lane];
+        const int next = step * (turned ? 1 : DEPTH<Acc> + Run<Acc>::COUNT);
+        int line = first;
+        if (line < there) {
+            Cursor cursor(which ? p.b : p.a, (turned ? k0 : tile0) + line, (turned ? tile0 : k0) + lane);
 #pragma unroll 1
-        for (; line < TILE && k < DEPTH<Acc>; (turned ? k : line) += step, cursor.advance(step)) {
-            Acc &to = chunk.factor[which][line][k];
-            const bool there = line < count && k0 + k < inner;
-            const int64_t at = there ? cursor.at(turned ? first + line : k0 + k) : 0;
-            if (there && is_plain(cursor.piece->dtype))
-                copy_async(&to, (const Acc *)cursor.piece->data + at, true);
-            else
-                to = there ? load_any<Acc>(cursor.piece->data, cursor.piece->dtype, at) : Acc(0);
+            for (; line < there; line += step, to += next, cursor.advance(step)) {
+                if (is_plain(cursor.piece->dtype))
+                    copy_async(to, (const Acc *)cursor.at, true);
+                else
+                    *to = cursor.load<Acc>();
+            }
         }
+#pragma unroll 1
+        for (; line < lines; line += step, to += next) *to = 0;
     }
 
     __device__ void multiply()
@@ -140,10 +160,9 @@ template <typename Acc> struct Block {
         Acc sum = chunk.part[0][line][lane];
 #pragma unroll
         for (int i = 1; i < PARTS; i++) sum += chunk.part[i][line][lane];
-        if (p.add.piece[0].data)
-            sum += load_any<Acc>(p.add.piece[0].data, p.add.piece[0].dtype, Cursor(p.add, row).at(column));
-        const Cursor out(p.out, row);
-        if (out.piece->data) store_any(out.piece->data, out.piece->dtype, out.at(column), sum);
+        if (p.add.piece[0].data) sum += Cursor(p.add, row, column).load<Acc>();
+        const Cursor out(p.out, row, column);
+        if (out.piece->data) store_any((void *)out.at, out.piece->dtype, 0, sum);
     }
 
     __device__ void run()
