@@ -2,6 +2,7 @@
  * A gather: one thread an element, blocks striding over the elements of a job; the grid's second axis is the job.
  * Axes that lie together in both views are merged on the host, so most jobs have one or two.
  */
+#include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -59,6 +60,8 @@ __device__ void move_element(const Job &job, int64_t from, int64_t to)
 __global__ void gather_kernel(const __grid_constant__ Jobs jobs)
 {
     const Job &job = jobs.job[blockIdx.y];
+    let_later_start();
+    await_earlier();
     int64_t stride = (int64_t)gridDim.x * blockDim.x;
     for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < job.count; k += stride) {
         int64_t rest = k, from = 0, to = 0;
@@ -126,8 +129,6 @@ rill_status rl_cuda_gather(rill_context *context, const rl_gather_job *jobs, int
     }
     if (used == 0) return RILL_OK;
     void *arguments[] = {&planned};
-    dim3 grid((unsigned)(blocks < most ? blocks : most), (unsigned)used);
-    cudaStream_t stream = rl_cuda_state_of(context)->stream;
-    cudaError_t error = cudaLaunchKernel(kernel_address<gather_kernel>(), grid, dim3(threads), arguments, 0, stream);
-    return rl_cuda_check(context, error, "gather: launch");
+    return rl_cuda_launch_early(context, kernel_address<gather_kernel>(), blocks < most ? blocks : most, used,
+                                threads, 0, arguments, "gather: launch");
 }

@@ -59,19 +59,22 @@ static bool all_16_bit(const rl_selective_layer_problem *p)
 rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_layer_problem *problem,
                                       rl_layer_projections *p)
 {
+    const int64_t rows = problem->batch * problem->length, channels = problem->channels;
     *p = (rl_layer_projections){.context = context, .problem = problem};
-    p->blas = all_16_bit(problem) && !context->options.reproducible;
+    p->low_rank = problem->W_delta_down.dtype != RILL_ABSENT;
+    p->delta_columns = p->low_rank ? problem->rank : channels;
+    p->columns = p->delta_columns + 2 * problem->states;
+    p->exact = all_16_bit(problem) ? problem->x.dtype : RILL_ABSENT;
+    p->up_exact = rill_dtype_size(problem->W_delta.dtype) == 2 ? problem->W_delta.dtype : RILL_ABSENT;
+    p->direct = rows > 0 && rl_cuda_product_takes(context, problem->x.dtype, p->exact, rows, p->columns, channels);
+    p->blas = !p->direct && p->exact != RILL_ABSENT && !context->options.reproducible;
     rill_status status = p->blas ? rl_cublas_open(context) : RILL_OK;
     p->blas = p->blas && rl_cuda_state_of(context)->cublas;
-    p->low_rank = problem->W_delta_down.dtype != RILL_ABSENT;
-    p->direct = !p->blas && problem->batch * problem->length > 0 && rl_cuda_product_takes(context, problem->x.dtype);
     p->accumulated = problem->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
     p->multiplied = p->blas ? problem->x.dtype : p->accumulated;
-    p->up_direct = rl_cuda_product_takes(context, p->accumulated);
-    p->delta_columns = p->low_rank ? problem->rank : problem->channels;
-    p->columns = p->delta_columns + 2 * problem->states;
+    p->up_direct = rl_cuda_product_takes(context, p->accumulated, p->up_exact, rows, channels, problem->rank);
     p->first_row = rl_quotient_up(p->columns, ROW_ALIGNMENT) * ROW_ALIGNMENT;
-    p->delta_row = p->low_rank ? rl_quotient_up(problem->channels, ROW_ALIGNMENT) * ROW_ALIGNMENT : 0;
+    p->delta_row = p->low_rank ? rl_quotient_up(channels, ROW_ALIGNMENT) * ROW_ALIGNMENT : 0;
     return status;
 }
 
@@ -202,7 +205,8 @@ static rill_status multiply_16_bit(rl_layer_projections *p, const rill_tensor *x
 static rill_status multiply_x(const rl_layer_projections *p, const rl_layer_slab *slab)
 {
     rl_product product = {.a = rl_layer_part(&p->problem->x, slab),
-                          .out = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, p->columns)};
+                          .out = rl_layer_projections_rows(p, slab, p->first, 0, p->first_row, p->columns),
+                          .exact = p->exact};
     if (p->direct) {
         list_weights(p, product.w);
         product.A_log = p->problem->A_log;
@@ -217,7 +221,8 @@ static rill_status multiply_low(const rl_layer_projections *p, const rl_layer_sl
 {
     const rl_selective_layer_problem *of = p->problem;
     const rl_layer_projected views = rl_layer_projections_views(p, slab, p->first, p->delta);
-    rl_product product = {.a = views.low, .out = views.delta};
+    rl_product product = {
+        .a = views.low, .out = views.delta, .rough = rill_dtype_size(of->x.dtype) == 2, .exact = p->up_exact};
     product.w[0] = p->up_direct ? of->W_delta
                                 : rill_tensor_2d_on(RILL_CUDA, p->up_weights, p->accumulated, of->channels, of->rank);
     return rl_cuda_product(p->context, &product);

@@ -4,9 +4,9 @@
  *     first[rows, :] = x [W_delta; W_B; W_C]ᵀ              delta, B, C are column ranges of first
  *     first[rows, :] = x [W_delta_down; W_B; W_C]ᵀ         and with a low rank  delta = first[:, :rank] W_deltaᵀ
  *
- * The stacked weights make it one product, so x is read once.  The products are rill's own (product.h), but for the
- * first one of 16-bit x and weights, which is cuBLAS's for its use of the tensor cores.  Not in reproducible mode:
- * there a row's bits may depend on how many rows there are.
+ * The stacked weights make it one product, so x is read once.  The products are rill's own (product.h).  Where those
+ * have no tensor cores for it, the first one of 16-bit x and weights is cuBLAS's, but not in reproducible mode: there a
+ * row's bits may depend on how many rows there are.
  */
 #ifndef RL_CUDA_LAYER_PROJECTIONS_H
 #define RL_CUDA_LAYER_PROJECTIONS_H
@@ -26,6 +26,7 @@ typedef struct rl_layer_projections {
     bool direct, up_direct;       /* the product, or that of the low rank, takes weights as they lie */
     rill_dtype accumulated;       /* of all scratch: f64 or f32 */
     rill_dtype multiplied;        /* of the first product's operands */
+    rill_dtype exact, up_exact;   /* the 16-bit type of all of its weights, of the low rank's, or absent */
     int64_t delta_columns;        /* of the first product: channels or rank */
     int64_t columns;              /* of the first product: those, B and C */
     int64_t first_row, delta_row; /* leading dimensions; without a low rank there is no row of delta */

@@ -5,6 +5,7 @@
 
 #include "counts.h"
 #include "product_args.h"
+#include "product_little.h"
 
 enum {
     LEAST_STEPS = 256, /* of a part, so that its sums are worth their way through memory */
@@ -37,14 +38,39 @@ static int columns_of_block(int64_t columns, bool tiles)
     return !tiles ? RL_PRODUCT_COLUMNS : wide <= narrow ? RL_PARTS_WIDE : RL_PARTS_NARROW;
 }
 
-static bool takes_tiles(const rill_context *context, rill_dtype dtype, bool over_steps)
+static bool takes_tiles(const rill_context *context, rill_dtype a, rill_dtype exact)
 {
-    return rl_cuda_state_of(context)->multiplies && dtype != RILL_F64 && (over_steps || dtype == RILL_F32);
+    return rl_cuda_state_of(context)->multiplies && (a == RILL_F32 || (a != RILL_F64 && a == exact));
 }
 
-bool rl_cuda_product_takes(const rill_context *context, rill_dtype a)
+static bool sums_tiles(const rill_context *context, rill_dtype a)
 {
-    return takes_tiles(context, a, false);
+    return rl_cuda_state_of(context)->multiplies && a != RILL_F64;
+}
+
+static rl_parts_way way_of(const rl_product *product)
+{
+    if (product->a.dtype == RILL_BF16) return RL_PARTS_BF16;
+    if (product->a.dtype == RILL_F16) return RL_PARTS_F16;
+    return !product->rough ? RL_PARTS_EXACT : product->exact == RILL_BF16 ? RL_PARTS_ROUGH_BF16 : RL_PARTS_ROUGH;
+}
+
+/* In these a row's bits are not those that it has among many. */
+static bool is_few(const rill_context *context, int64_t rows)
+{
+    return rows <= RL_FEW_ROWS && !context->options.reproducible;
+}
+
+static bool is_little(const rill_context *context, int64_t rows, int64_t columns, int64_t inner)
+{
+    return rl_is_little(rows, columns, inner) && !context->options.reproducible;
+}
+
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
+                           int64_t inner)
+{
+    if (is_few(context, rows)) return a != RILL_F64; /* float32 is all the A that it makes */
+    return is_little(context, rows, columns, inner) || takes_tiles(context, a, exact);
 }
 
 static rl_product_weight weight_of(const rill_tensor *w)
@@ -54,18 +80,39 @@ static rl_product_weight weight_of(const rill_tensor *w)
     weight.columns = w->shape[0];
     weight.row = rl_cuda_stride(w, 0);
     weight.lane = rl_cuda_stride(w, 1);
-    weight.wide = w->dtype == RILL_F32 && weight.lane == 1 && (uintptr_t)w->data % 16 == 0 && weight.row % 4 == 0;
+    weight.wide = w->dtype != RILL_F64 && weight.lane == 1 && weight.row % 4 == 0 &&
+                  (uintptr_t)w->data % (4 * rill_dtype_size(w->dtype)) == 0;
     return weight;
 }
 
-/* A row's bits are then not those that it has among many. */
 static rill_status launch_few(rill_context *context, rl_product_args *p)
 {
     int64_t columns;
     const void *kernel = rl_product_few_kernel(p->a.dtype, p->inner, &columns);
     void *arguments[] = {p};
-    return rl_cuda_launch(context, kernel, rl_quotient_up(p->columns, columns), 1, RL_FEW_THREADS, 0, arguments,
-                          "selective_layer: launch of a product");
+    return rl_cuda_launch_early(context, kernel, rl_quotient_up(p->columns, columns), 1, RL_FEW_THREADS, 0, arguments,
+                                "selective_layer: launch of a product");
+}
+
+static rill_status launch_little(rill_context *context, const rl_product *product, const rl_product_args *p)
+{
+    rl_little little = {0};
+    const rl_little_product of = {.a = rl_little_over_time(&product->a),
+                                  .b = rl_little_below_each_other(product->w, RL_PRODUCT_WEIGHTS),
+                                  .add = rl_little_over_time(&product->add),
+                                  .out = rl_little_over_time(&product->out),
+                                  .rows = p->rows,
+                                  .columns = p->columns,
+                                  .inner = p->inner};
+    const rl_little_piece A = {.data = product->A,
+                               .line = p->A_states,
+                               .lane = 1,
+                               .dtype = product->a.dtype == RILL_F64 ? RILL_F64 : RILL_F32};
+    const rl_little_move decay = {
+        .to = A, .from = rl_little_piece_of(&product->A_log), .lanes = p->A_states, .decay = true};
+    rl_little_add(&little, &of);
+    rl_little_add_move(&little, &decay);
+    return rl_cuda_little(context, &little, product->a.dtype == RILL_F64, "selective_layer: launch of a product");
 }
 
 rill_status rl_cuda_product(rill_context *context, const rl_product *product)
@@ -86,29 +133,35 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
                          .b_row = a->shape[2],
                          .part_count = 1};
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
-    if (p.rows <= RL_FEW_ROWS && !context->options.reproducible) return launch_few(context, &p);
-    const bool tiles = takes_tiles(context, a->dtype, false);
+    if (is_few(context, p.rows)) return launch_few(context, &p);
+    if (is_little(context, p.rows, p.columns, p.inner)) return launch_little(context, product, &p);
+    const bool tiles = takes_tiles(context, a->dtype, product->exact);
     p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
     int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
     if (!tiles)
-        return rl_cuda_launch(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
-                              arguments, "selective_layer: launch of a product");
+        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
+                                    arguments, "selective_layer: launch of a product");
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
     blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
-    return rl_cuda_launch(context, rl_product_parts_kernel(product->rough), blocks, 1, RL_PARTS_GROUPS * 128,
-                          rl_product_parts_shared(RL_PARTS_NARROW, product->rough, p.inner), arguments,
-                          "selective_layer: launch of a product");
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
+    return rl_cuda_launch_early(context, kernel.address, blocks, 1, RL_PARTS_GROUPS * 128, (size_t)kernel.shared,
+                                arguments, "selective_layer: launch of a product");
+}
+
+static bool is_rough(const rl_step_sum *sum)
+{
+    return sum->rough || rill_dtype_size(sum->a.dtype) == 2;
 }
 
 /* How the sum over steps is cut: all but the pointers. */
 static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
 {
     const rill_tensor *a = &sum->a;
-    const int64_t sms = rl_cuda_state_of(context)->sms;
+    const int64_t sms = rl_cuda_state_of(context)->sms, at_once = tiles && is_rough(sum) ? 2 : 1; /* blocks */
     rl_product_args p = {.a = rows_of(a),
                          .b = sum->g,
                          .parts = sum->parts,
@@ -122,7 +175,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
-    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms / blocks;
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms * at_once / blocks;
     p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
     p.part_count = rl_most(1, p.part_count);
     return p;
@@ -130,7 +183,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
 
 size_t rl_cuda_step_sum_bytes(const rill_context *context, const rl_step_sum *sum)
 {
-    const rl_product_args p = cut(context, sum, takes_tiles(context, sum->a.dtype, true));
+    const rl_product_args p = cut(context, sum, sums_tiles(context, sum->a.dtype));
     return (size_t)(p.part_count * p.rows * p.columns) * (sum->a.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
 }
 
@@ -139,8 +192,8 @@ static rill_status fold_parts(rill_context *context, bool f64, const rl_product_
     rl_product_fold of = *fold;
     void *arguments[] = {&of};
     if (of.numbers == 0) return RILL_OK;
-    return rl_cuda_launch(context, rl_product_fold_kernel(f64), rl_quotient_up(of.numbers, FOLD_THREADS), 1,
-                          FOLD_THREADS, 0, arguments, "selective_layer_backward: launch of a sum");
+    return rl_cuda_launch_early(context, rl_product_fold_kernel(f64), rl_quotient_up(of.numbers, FOLD_THREADS), 1,
+                                FOLD_THREADS, 0, arguments, "selective_layer_backward: launch of a sum");
 }
 
 rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *total, const void *part, int64_t numbers,
@@ -152,22 +205,19 @@ rill_status rl_cuda_add_part(rill_context *context, rill_dtype dtype, void *tota
 
 rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
 {
-    const bool tiles = takes_tiles(context, sum->a.dtype, true);
+    const bool tiles = sums_tiles(context, sum->a.dtype);
     rl_product_args p = cut(context, sum, tiles);
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     p.blocks = p.column_blocks * p.row_blocks * p.part_count;
     const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
     if (whole) p.parts = sum->total;
-    const int columns = columns_of_block(p.columns, tiles);
     const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
-    const void *kernel =
-        tiles ? rl_product_parts_over_steps(p.a.dtype, columns, sum->rough) : rl_product_kernel(p.a.dtype, true);
-    const bool rough = sum->rough || rill_dtype_size(sum->a.dtype) == 2;
-    const size_t shared =
-        tiles ? rl_product_parts_shared(columns, rough, rl_quotient_up(p.inner, p.part_count) + RL_PARTS_CHUNK) : 0;
+    const rl_product_kernel_of plain = {.address = rl_product_kernel(p.a.dtype, true)};
+    const rl_product_kernel_of kernel =
+        tiles ? rl_product_steps_kernel(p.a.dtype, columns_of_block(p.columns, true), is_rough(sum)) : plain;
     void *arguments[] = {&p};
-    rill_status status = rl_cuda_launch(context, kernel, p.blocks, 1, threads, shared, arguments,
-                                        "selective_layer_backward: launch of a product");
+    rill_status status = rl_cuda_launch_early(context, kernel.address, p.blocks, 1, threads, (size_t)kernel.shared,
+                                              arguments, "selective_layer_backward: launch of a product");
     const rl_product_fold fold = {.parts = sum->parts,
                                   .total = sum->total,
                                   .numbers = p.rows * p.columns,
@@ -178,17 +228,17 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
 
 cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
 {
-    const size_t most = rl_product_parts_shared(RL_PARTS_WIDE, false, INT32_MAX);
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int rough = 0; rough < 2 && error == cudaSuccess; rough++) {
-        error = rl_cuda_allow(state, rl_product_parts_kernel(rough), most);
-        for (int k = 0; k < 6 && error == cudaSuccess; k++)
-            error = rl_cuda_allow(
-                state,
-                rl_product_parts_over_steps((int32_t)types[k / 2], k % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, rough),
-                most);
+    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++) {
+        const rl_product_kernel_of kernel = rl_product_parts_kernel((rl_parts_way)way, INT32_MAX);
+        error = rl_cuda_allow(state, kernel.address, (size_t)kernel.shared);
+    }
+    for (int k = 0; k < 12 && error == cudaSuccess; k++) {
+        const rl_product_kernel_of kernel =
+            rl_product_steps_kernel((int32_t)types[k / 4], k / 2 % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, k % 2);
+        error = rl_cuda_allow(state, kernel.address, (size_t)kernel.shared);
     }
     return error;
 }

@@ -10,6 +10,7 @@
  * The products of a step are added up in order by fused multiply-adds, and the steps' sums in order.  For float, two
  * levels make a sum of 257 products three times as accurate as one chain.  Over steps of time k is cut into parts.
  */
+#include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -131,6 +132,8 @@ template <typename T, typename Acc, bool over_steps>
 __global__ void __launch_bounds__(THREADS) product_kernel(const __grid_constant__ rl_product_args p)
 {
     __shared__ typename Block<T, Acc, over_steps>::Buffer buffers[2];
+    let_later_start();
+    await_earlier();
     Block<T, Acc, over_steps> block(p);
     Acc total[MINE_R][MINE_C] = {};
     if (block.begin < block.end) {
@@ -158,6 +161,8 @@ __global__ void __launch_bounds__(THREADS) product_kernel(const __grid_constant_
 template <typename Acc> __global__ void fold_kernel(const __grid_constant__ rl_product_fold fold)
 {
     const int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    let_later_start();
+    await_earlier();
     if (k >= fold.numbers) return;
     Acc *const total = (Acc *)fold.total;
     Acc sum = fold.adds ? total[k] : Acc(0);

@@ -24,9 +24,11 @@ typedef struct rl_product {
     rill_tensor out;   /* of any real type: rounded once */
     rill_tensor add;   /* of the accumulated type, or absent; may be out itself */
     bool rough;        /* 16 bits of each factor will do, though the sums are of the accumulated type */
+    rill_dtype exact;  /* of 16 bits, which all weights have or are known to fit; or absent */
 } rl_product;
 
-bool rl_cuda_product_takes(const rill_context *context, rill_dtype a);
+bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
+                           int64_t inner);
 rill_status rl_cuda_product(rill_context *context, const rl_product *product);
 
 /*

@@ -24,7 +24,7 @@ typedef struct rl_product_weight {
     const void *data;
     int64_t columns, row, lane;
     int32_t dtype;
-    bool wide; /* float32, lanes follow each other, and rows begin at multiples of 16 bytes */
+    bool wide; /* lanes follow each other, and four from a multiple of four on are one access */
 } rl_product_weight;
 
 enum { RL_PRODUCT_WEIGHTS = 3 };
@@ -64,10 +64,26 @@ enum { RL_FEW_ROWS = 16, RL_FEW_THREADS = 128 };
 const void *rl_product_kernel(int32_t dtype, bool over_steps);
 /* Of at most RL_FEW_ROWS rows, over lanes, from `weights`; *columns is how many a block has. */
 const void *rl_product_few_kernel(int32_t dtype, int64_t inner, int64_t *columns);
-const void *rl_product_parts_kernel(bool rough); /* of float32 */
-/* Of 16-bit data always `rough`. */
-const void *rl_product_parts_over_steps(int32_t dtype, int columns, bool rough);
-size_t rl_product_parts_shared(int columns, bool rough, int64_t inner); /* of one part */
+
+typedef struct rl_product_kernel_of {
+    const void *address;
+    int32_t shared; /* bytes of dynamic shared memory */
+} rl_product_kernel_of;
+
+/* What is multiplied: float32 with float32, exactly or in two parts each; in two with bfloat16; or 16 bits. */
+typedef enum rl_parts_way {
+    RL_PARTS_EXACT,
+    RL_PARTS_ROUGH,
+    RL_PARTS_ROUGH_BF16,
+    RL_PARTS_BF16,
+    RL_PARTS_F16,
+    RL_PARTS_WAYS
+} rl_parts_way;
+
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner);
+
+/* Sums over steps; of 16-bit data always `rough`. */
+rl_product_kernel_of rl_product_steps_kernel(int32_t dtype, int columns, bool rough);
 /* total (+)= the sum of the parts. */
 const void *rl_product_fold_kernel(bool f64);
 

@@ -3,6 +3,7 @@
  * through all of `inner`.  Here the threads of a column share it: each takes every so many of `inner`, for all rows,
  * and what they have is added up in a fixed order, which `inner` alone decides.
  */
+#include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
 #include "product_A.cuh"
@@ -71,6 +72,8 @@ template <typename T, typename Acc, int each>
 __global__ void __launch_bounds__(THREADS) few_kernel(const __grid_constant__ rl_product_args p)
 {
     __shared__ Acc parts[TOGETHER][WARPS];
+    let_later_start();
+    await_earlier();
     const Column<T, Acc, each> column(p);
     if (p.A) make_A(p, 0);
     for (int64_t row = 0; row < p.rows; row += TOGETHER) {

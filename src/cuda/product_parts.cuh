@@ -3,20 +3,19 @@
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
  * For gradients of 16-bit data, two parts and three products: 2^-16.
  *
- *             96 or 144 columns         A group of 128 threads has a tile of 64 rows.  b is split into three planes
- * in
- *                +----------+           shared memory, 32 of k to a slot, which all groups of the block share: once,
- * or a: 64 rows   |   tile   | group 0   where slots are too few again and again.  Of a, a thread copies what it
- * holds
- *                +----------+           of it as units of products take it into shared memory of its own, some chunks
- *      64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
+ *                96 columns             A group of 128 threads has a tile of 64 rows.  b is split into three planes
+ *                +----------+           in shared memory, 32 of k to a slot, which all groups of the block share:
+ *   a: 64 rows   |   tile   | group 0   once, or where slots are too few again and again.  Of a, a thread copies what
+ *                +----------+           it holds of it as units of products take it into shared memory of its own,
+ * some chunks 64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
  *                +----------+
  *
  * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
  * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
- * b alike: thread q of four has twice four neighbours, of which the first two go where the units' first columns are.
+ * b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go where the units'
+ * first columns are.
  *
- *     k = 16 s + 4 q + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
+ *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
  *
  * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds, in order.
  */
@@ -41,16 +40,25 @@ constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHU
 constexpr int UNIT = 16, UNITS = 128 * UNIT;                            /* bytes: of a thread, of a group */
 constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* shared memory for both */
 
-template <bool over_steps> constexpr int groups_of = over_steps ? RL_PARTS_GROUPS_OVER_STEPS : RL_PARTS_GROUPS;
+constexpr int GROUPS = RL_PARTS_GROUPS, THREADS = GROUPS * 128, ROWS = GROUPS * TILE;
 
-/* Parts that are needed of a bfloat16, float16 or float32. */
+/* Parts that are needed of a bfloat16, float16 or float32 for products with `PARTS` of something else. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
 template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
 
-/* Where a thread's i-th k is in a chunk, of those of its four that begin at 0. */
-__device__ constexpr int place_of(int i)
+/* What is multiplied: a of type T in so many parts, b in so many, of which products up to some order are taken. */
+template <typename Type, int A_COUNT, int B_COUNT, Number KIND = BF16> struct Way {
+    using T = Type;
+    static constexpr int A_PARTS = A_COUNT, B_PARTS = B_COUNT, ORDERS = A_COUNT > B_COUNT ? A_COUNT : B_COUNT;
+    static constexpr Number NUMBER = KIND;
+};
+
+/* Neighbours along k that a thread has: 16 bytes; and where its i-th k is in a chunk, for the first of four threads.
+ */
+template <typename T> constexpr int RUN = UNIT / (int)sizeof(T);
+template <typename T> __device__ constexpr int place_of(int i)
 {
-    return i % 4 + i / 4 * 16;
+    return i % RUN<T> + i / RUN<T> * (4 * RUN<T>);
 }
 
 template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
@@ -70,27 +78,27 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
 }
 
 /* A thread's part of a: two rows, eight of k in a chunk. */
-template <typename T, bool over_steps> struct Feed {
-    static constexpr int STAGES = FEED / (4 * UNITS) / groups_of<over_steps>, COUNT = 2 * MINE;
-    static constexpr int PER_UNIT = UNIT / (int)sizeof(T);
+template <typename T> struct Feed {
+    static constexpr int STAGES = FEED / (4 * UNITS) / GROUPS, COUNT = 2 * MINE;
+    static constexpr int PER_UNIT = RUN<T>;
 
     struct alignas(UNIT) Line {
         T value[PER_UNIT];
     };
 
     const rl_product_args &p;
-    int64_t begin, end, row_step; /* of k, chunks; from tile to tile */
-    int64_t row0, chunk, left;    /* what is fetched next, and chunks of all tiles to come */
-    const T *at[2];               /* the rows; over steps lanes */
-    unsigned char *own;           /* of the first stage */
-    int lane, warp, put, taken;   /* put, taken: stages */
+    int64_t chunks, row_step;   /* of k; from tile to tile */
+    int64_t row0, chunk, left;  /* what is fetched next, and chunks of all tiles to come */
+    const T *at[2];             /* the rows */
+    unsigned char *own;         /* of the first stage */
+    int lane, warp, put, taken; /* put, taken: stages */
 
     __device__ static constexpr int index_of(int half, int i)
     {
-        return over_steps ? 2 * i + half : half * MINE + i;
+        return half * MINE + i;
     }
 
-    __device__ explicit Feed(const rl_product_args &p) : p(p), put(0), taken(0)
+    __device__ explicit Feed(const rl_product_args &p) : p(p), chunks((p.inner + CHUNK - 1) / CHUNK), put(0), taken(0)
     {
         lane = threadIdx.x % 32;
         warp = threadIdx.x / 32 % 4;
@@ -99,71 +107,55 @@ template <typename T, bool over_steps> struct Feed {
 
     __device__ int64_t row_of(int64_t first, int half) const
     {
-        return first + 16 * warp + (over_steps ? 2 * (lane / 4) + half : lane / 4 + 8 * half);
+        return first + 16 * warp + lane / 4 + 8 * half;
     }
 
     /* Rows beyond the last are taken for the last; they are not stored. */
     __device__ const T *seek(int64_t first, int half) const
     {
         const int64_t row = min(row_of(first, half), p.rows - 1);
-        return (const T *)p.a.data + (over_steps ? row * p.a.lane : offset_of(p, p.a, row));
+        return (const T *)p.a.data + offset_of(p, p.a, row);
     }
 
-    __device__ int64_t k_offset(int64_t k) const
-    {
-        if constexpr (!over_steps) return k * p.a.lane;
-        return p.a.even ? k * p.a.step : offset_of(p, p.a, k);
-    }
-
-    __device__ void start(int64_t first_row, int64_t step, int64_t chunks)
+    __device__ void start(int64_t first_row, int64_t step, int64_t count)
     {
         row0 = first_row;
         row_step = step;
-        left = chunks;
-        chunk = begin;
+        left = count;
+        chunk = 0;
         for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
         for (int i = 0; i < STAGES; i++) fetch();
     }
 
     __device__ void copy(unsigned char *to, int64_t k) const
     {
-        if constexpr (over_steps) {
-            using Pair = typename std::conditional<sizeof(T) == 4, uint64_t, uint32_t>::type;
-            const T *from = at[0] + k * p.a.step;
 #pragma unroll
-            for (int i = 0; i < MINE; i++)
-                copy_async(to + 2 * i / PER_UNIT * UNITS + 2 * i % PER_UNIT * sizeof(T),
-                           (const Pair *)(from + place_of(i) * p.a.step), true);
-        } else {
+        for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int half = 0; half < 2; half++)
-#pragma unroll
-                for (int i = 0; i < MINE; i += PER_UNIT)
-                    copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of(i), UNIT);
-        }
+            for (int i = 0; i < MINE; i += PER_UNIT)
+                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of<T>(i), UNIT);
     }
 
     /* Brings the next chunk on its way, if there is one. */
     __device__ void fetch()
     {
-        const int64_t k = chunk * CHUNK + lane % 4 * 4;
+        const int64_t k = chunk * CHUNK + lane % 4 * PER_UNIT;
         unsigned char *to = own + put * (4 * UNITS);
         put = put + 1 == STAGES ? 0 : put + 1;
         if (left > 0) {
-            const bool lies = p.a.wide && (!over_steps || (p.a.even && row0 + TILE <= p.rows));
-            if (lies && (chunk + 1) * CHUNK <= p.inner)
+            if (p.a.wide && (chunk + 1) * CHUNK <= p.inner)
                 copy(to, k);
             else
                 put_one_by_one(to, k);
             left--;
-            if (++chunk == end) next_tile();
+            if (++chunk == chunks) next_tile();
         }
         close_copies();
     }
 
     __device__ void next_tile()
     {
-        chunk = begin;
+        chunk = 0;
         row0 += row_step;
 #pragma unroll
         for (int half = 0; half < 2; half++) at[half] = seek(row0, half);
@@ -175,10 +167,10 @@ template <typename T, bool over_steps> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll 1
             for (int i = 0; i < MINE; i++) {
-                const int64_t mine = k + place_of(i);
+                const int64_t mine = k + place_of<T>(i);
                 const int index = index_of(half, i);
                 *(T *)(to + index / PER_UNIT * UNITS + index % PER_UNIT * sizeof(T)) =
-                    mine < p.inner ? at[half][k_offset(mine)] : T{};
+                    mine < p.inner ? at[half][mine * p.a.lane] : T{};
             }
     }
 
@@ -199,7 +191,7 @@ template <typename T, bool over_steps> struct Feed {
         for (int word = 0; word < 8; word++) {
             const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
             const T low = value[index_of(row, k)], high = value[index_of(row, k + 1)];
-            if constexpr (PARTS == 1) {
+            if constexpr (sizeof(T) == 2) {
                 of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
             } else {
                 uint32_t part[PARTS];
@@ -224,74 +216,107 @@ __device__ inline const rl_product_weight &weight_of(const rl_product_args &p, i
     return *weight;
 }
 
+/* Four neighbours of any type that float32 holds, which begin at a multiple of as many bytes. */
+__device__ inline void load_four(const void *data, int dtype, int64_t at, float *value)
+{
+    if (dtype == RILL_F32) {
+        const Quad<float> quad = *(const Quad<float> *)((const float *)data + at);
+#pragma unroll
+        for (int j = 0; j < 4; j++) value[j] = quad.get(j);
+        return;
+    }
+    const Quad<bf16> quad = *(const Quad<bf16> *)((const bf16 *)data + at);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const uint16_t bits = quad.get(j).bits;
+        value[j] = dtype == RILL_BF16 ? widen(bf16{bits}) : widen(f16{bits});
+    }
+}
+
 /* What belongs together along k of one of b's columns. */
-template <bool over_steps>
+template <typename T>
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
 {
     const bool there = column < p.columns;
-    if constexpr (over_steps) {
-        const float *from = (const float *)p.b + k * p.b_row + column;
+    const rl_product_weight &weight = weight_of(p, column);
+    const int64_t row = column * weight.row;
+    if (weight.wide && there && k + place_of<T>(MINE - 1) < p.inner) {
 #pragma unroll
-        for (int i = 0; i < MINE; i++)
-            value[i] = there && k + place_of(i) < p.inner ? from[place_of(i) * p.b_row] : 0.0f;
-    } else {
-        const rl_product_weight &weight = weight_of(p, column);
-        const int64_t row = column * weight.row;
-        if (weight.wide && there && k + place_of(MINE - 1) < p.inner) {
-#pragma unroll
-            for (int i = 0; i < MINE; i += 4) {
-                const Quad<float> quad = *(const Quad<float> *)((const float *)weight.data + row + k + place_of(i));
-#pragma unroll
-                for (int j = 0; j < 4; j++) value[i + j] = quad.get(j);
-            }
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < MINE; i++)
-            value[i] = there && k + place_of(i) < p.inner
-                           ? load_any<float>(weight.data, weight.dtype, row + (k + place_of(i)) * weight.lane)
-                           : 0.0f;
+        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + place_of<T>(i), &value[i]);
+        return;
     }
+#pragma unroll
+    for (int i = 0; i < MINE; i++)
+        value[i] = there && k + place_of<T>(i) < p.inner
+                       ? load_any<float>(weight.data, weight.dtype, row + (k + place_of<T>(i)) * weight.lane)
+                       : 0.0f;
 }
 
-/* The planes of a chunk of b: a warp takes 8 columns at a time. */
-template <bool over_steps, int COLUMNS, int PARTS>
-__device__ inline void split_b(const rl_product_args &p, int64_t column0, int64_t chunk, int slot)
-{
-    constexpr int PLANE = COLUMNS * LINE;
-    const int lane = threadIdx.x % 32;
-    const int column = over_steps ? lane % 8 : lane / 4, quarter = over_steps ? lane / 8 : lane % 4;
-    for (int item = threadIdx.x / 32; item < COLUMNS / 8; item += groups_of<over_steps> * 4) {
-        const int line = item * 8 + column;
-        float value[MINE];
-        fetch_b<over_steps>(p, value, column0 + line, chunk * CHUNK + quarter * 4);
-        unsigned char *to = dynamic_shared + FEED + slot * (PARTS * PLANE) + line * LINE + quarter * 4;
+/*
+ * A chunk of b on its way into planes: a warp takes 8 columns at a time.  Columns are in another order than in
+ * memory, so that those of a thread's sums come in fours:  c = 16 m + 4 q + 2 h + e  is the units'  16 m + 8 h + 2 q
+ * + e.
+ */
+template <typename Way, int COLUMNS> struct Split {
+    static constexpr int PLANE = COLUMNS * LINE, ITEMS = COLUMNS / 8 / (GROUPS * 4);
+    static_assert(COLUMNS / 8 == ITEMS * GROUPS * 4, "warps have equal shares");
+
+    float value[ITEMS][MINE];
+
+    __device__ static int line_of(int item)
+    {
+        return (item * GROUPS * 4 + (int)threadIdx.x / 32) * 8 + (int)threadIdx.x % 32 / 4;
+    }
+
+    __device__ void fetch(const rl_product_args &p, int64_t column0, int64_t chunk)
+    {
 #pragma unroll
-        for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
-            uint32_t part[PARTS];
-            split(value[2 * unit], value[2 * unit + 1], part);
-#pragma unroll
-            for (int i = 0; i < PARTS; i++) *(uint32_t *)(to + i * PLANE + (unit ^ (line / 2 % 4)) * UNIT) = part[i];
+        for (int item = 0; item < ITEMS; item++) {
+            const int n = line_of(item), column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+            fetch_b<typename Way::T>(p, value[item], column0 + column,
+                                     chunk * CHUNK + threadIdx.x % 4 * RUN<typename Way::T>);
         }
     }
-}
+
+    __device__ void put(int slot) const
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            const int line = line_of(item);
+            unsigned char *to =
+                dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE) + line * LINE + threadIdx.x % 4 * 4;
+#pragma unroll
+            for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
+                const float low = value[item][2 * unit], high = value[item][2 * unit + 1];
+                uint32_t part[Way::B_PARTS];
+                if constexpr (Way::NUMBER == F16)
+                    part[0] = float_to_half(low) | (uint32_t)float_to_half(high) << 16;
+                else
+                    split(low, high, part);
+#pragma unroll
+                for (int i = 0; i < Way::B_PARTS; i++)
+                    *(uint32_t *)(to + i * PLANE + (unit ^ (line / 2 % 4)) * UNIT) = part[i];
+            }
+        }
+    }
+};
 
 /* sum = the products of a chunk, the small ones first. */
-template <int COLUMNS, int PARTS, int COUNT>
-__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * COUNT][4], int slot)
+template <typename Way, int COLUMNS>
+__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * Way::A_PARTS][4], int slot)
 {
     constexpr int PLANE = COLUMNS * LINE;
-    const unsigned char *planes = dynamic_shared + FEED + slot * (PARTS * PLANE);
+    const unsigned char *planes = dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE);
     bool adds = false;
 #pragma unroll
-    for (int order = PARTS - 1; order >= 0; order--)
+    for (int order = Way::ORDERS - 1; order >= 0; order--)
 #pragma unroll
         for (int s = 0; s < 2; s++)
 #pragma unroll
-            for (int i = COUNT - 1; i >= 0; i--) {
-                if (order < i) continue;
+            for (int i = Way::A_PARTS - 1; i >= 0; i--) {
+                if (order < i || order - i >= Way::B_PARTS) continue;
                 const uint64_t b = tile_descriptor(planes + (order - i) * PLANE + 32 * s, 16, 8 * LINE, SWIZZLE_64);
-                product_of_registers<BF16, COLUMNS, false>(sum, words[s * COUNT + i], b, adds);
+                product_of_registers<Way::NUMBER, COLUMNS, false>(sum, words[s * Way::A_PARTS + i], b, adds);
                 adds = true;
             }
 }

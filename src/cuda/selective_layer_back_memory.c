@@ -1,5 +1,6 @@
 /* The memory of the selective layer's gradients. */
 #include "counts.h"
+#include "product_little.h"
 #include "s6_back_args.h"
 #include "selective_layer_back.h"
 
@@ -10,7 +11,7 @@ static int64_t row_bytes(const rl_layer_gradients *l)
     const int64_t channels = l->problem->channels, states = l->problem->states;
     const bool f64 = p->accumulated == RILL_F64;
     const int64_t blocks = rl_quotient_up(channels, f64 ? RL_S6_BACK_CHANNELS_F64 : RL_S6_BACK_CHANNELS);
-    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_STEPS);
+    int64_t numbers = 2 * (p->first_row + p->delta_row) + rl_quotient_up(channels * (states + 1), RL_S6_BACK_STEPS);
     if (l->owns_dx) numbers += channels;
     if (blocks > 1) numbers += blocks * 2 * states;
     return numbers * (int64_t)rill_dtype_size(p->accumulated);
@@ -54,12 +55,12 @@ static rill_status take_sums(rl_layer_gradients *l)
     const int64_t channels = l->problem->channels;
     size_t parts = 0;
     rill_status status = RILL_OK;
-    if (l->weighs) {
+    if (l->weighs && !l->little) {
         const rl_step_sum sum = rl_layer_sum_of_x(l, &l->slab);
         parts = rl_cuda_step_sum_bytes(l->context, &sum);
         status = rl_layer_projections_block(p, p->columns * channels, &l->sums);
     }
-    if (l->weighs && p->low_rank) {
+    if (l->weighs && !l->little && p->low_rank) {
         const rl_step_sum sum = rl_layer_sum_of_low(l, &l->slab);
         const size_t bytes = rl_cuda_step_sum_bytes(l->context, &sum);
         parts = bytes > parts ? bytes : parts;
@@ -78,8 +79,9 @@ static rill_status take_scratch(rl_layer_gradients *l)
     const int64_t channels = l->problem->channels, rows = l->slab.batch * l->slab.steps;
     const int64_t matrix = channels * l->problem->states;
     rill_status status = rl_layer_projections_take(&l->projections, &l->slab);
-    if (status == RILL_OK && l->projects) status = rl_layer_projections_block(p, channels * p->columns, &l->turned);
-    if (status == RILL_OK && l->projects && p->low_rank)
+    const bool turns = l->projects && !l->little;
+    if (status == RILL_OK && turns) status = rl_layer_projections_block(p, channels * p->columns, &l->turned);
+    if (status == RILL_OK && turns && p->low_rank)
         status = rl_layer_projections_block(p, channels * l->problem->rank, &l->turned_up);
     if (status == RILL_OK && (l->projects || l->slabs > 1))
         status = rl_layer_projections_block(p, rows * p->first_row, &l->g);
@@ -93,6 +95,17 @@ static rill_status take_scratch(rl_layer_gradients *l)
     return status;
 }
 
+/* Of products that sum over steps too. */
+static bool all_little(const rl_layer_gradients *l)
+{
+    const rl_selective_layer_backward_problem *p = l->problem;
+    const int64_t rows = p->batch * p->length, columns = l->projections.columns, channels = p->channels;
+    if (rows == 0 || p->sequences == 0 || l->context->options.reproducible) return false;
+    const bool low = rl_is_little(channels, p->rank, rows) && rl_is_little(rows, p->rank, channels);
+    return rl_is_little(columns, channels, rows) && rl_is_little(rows, channels, columns) &&
+           (low || !l->projections.low_rank);
+}
+
 rill_status rl_layer_gradients_plan(rl_layer_gradients *l, int64_t bytes)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
@@ -102,5 +115,6 @@ rill_status rl_layer_gradients_plan(rl_layer_gradients *l, int64_t bytes)
     l->rough = rill_dtype_size(p->x.dtype) == 2;
     l->owns_dx = p->dx.data && p->dx.dtype != l->projections.accumulated;
     cut(l, bytes);
+    l->little = !l->several && all_little(l);
     return status == RILL_OK ? take_scratch(l) : status;
 }

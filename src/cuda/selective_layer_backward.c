@@ -58,7 +58,7 @@ static rill_status prepare_weights(rl_layer_gradients *l)
     jobs[3] = (rl_gather_job){.destination =
                                   rill_tensor_view(RILL_CUDA, l->turned_up, of->accumulated, 2, up_shape, up_stride),
                               .source = p->W_delta};
-    return rl_layer_projections_prepare(of, jobs, !l->projects ? 0 : of->low_rank ? 4 : 3);
+    return rl_layer_projections_prepare(of, jobs, !l->projects || l->little ? 0 : of->low_rank ? 4 : 3);
 }
 
 /* Slabs */
@@ -77,8 +77,7 @@ static rill_tensor states_after(const rl_layer_gradients *l, int64_t k)
     return between(l, (char *)l->states + k * bytes);
 }
 
-static rill_tensor parameter_view(const rl_layer_gradients *l, const rill_tensor *wanted, void *numbers,
-                                  int64_t first)
+rill_tensor rl_layer_parameter(const rl_layer_gradients *l, const rill_tensor *wanted, void *numbers, int64_t first)
 {
     const int64_t channels = l->problem->channels;
     const rill_dtype dtype = l->projections.accumulated;
@@ -125,7 +124,7 @@ static rill_status keep_states(rl_layer_gradients *l, const rl_layer_slab *slab,
     return status == RILL_OK ? rl_cuda_selective_scan(l->context, &scan) : status;
 }
 
-static rill_tensor own_dx(const rl_layer_gradients *l, const rl_layer_slab *slab)
+rill_tensor rl_layer_own_dx(const rl_layer_gradients *l, const rl_layer_slab *slab)
 {
     if (!l->owns_dx) return rl_layer_part(&l->problem->dx, slab);
     return rl_layer_projections_rows(&l->projections, slab, l->dx, 0, l->problem->channels, l->problem->channels);
@@ -159,11 +158,11 @@ static rill_status scan_back(const rl_layer_gradients *l, const rl_layer_slab *s
         .offsets = p->offsets,
         .dy = rl_layer_part(&p->dy, slab),
         .dh_final = last ? states_of(l, &p->dh_final, slab) : between(l, l->G[(k + 1) % 2]),
-        .dx = p->dx.data ? own_dx(l, slab) : none,
+        .dx = p->dx.data ? rl_layer_own_dx(l, slab) : none,
         .ddelta = l->projects ? gradients.delta : none,
-        .dA = parameter_view(l, &p->dA_log, l->addends, 0),
-        .dD = parameter_view(l, &p->dD, l->addends, matrix),
-        .ddelta_bias = parameter_view(l, &p->db_delta, l->addends, matrix + p->channels),
+        .dA = rl_layer_parameter(l, &p->dA_log, l->addends, 0),
+        .dD = rl_layer_parameter(l, &p->dD, l->addends, matrix),
+        .ddelta_bias = rl_layer_parameter(l, &p->db_delta, l->addends, matrix + p->channels),
         .dB = l->projects ? gradients.B : none,
         .dC = l->projects ? gradients.C : none,
         .dz = rl_layer_part(&p->dz, slab),
@@ -193,7 +192,8 @@ static rill_status low_back(const rl_layer_gradients *l, const rl_layer_slab *sl
         .a = gradients.delta,
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned_up, p->accumulated, l->problem->rank, l->problem->channels)},
         .out = gradients.low,
-        .rough = l->rough};
+        .rough = l->rough,
+        .exact = p->up_exact};
     rill_status status = l->problem->dW_delta.data ? rl_cuda_sum_steps(l->context, &sum) : RILL_OK;
     if (status == RILL_OK && (l->problem->dx.data || l->weighs)) /* sums over x take it with the others */
         status = rl_cuda_product(l->context, &low);
@@ -208,8 +208,9 @@ static rill_status project_back(const rl_layer_gradients *l, const rl_layer_slab
         .a = rl_layer_projections_rows(p, slab, l->g, 0, p->first_row, p->columns),
         .w = {rill_tensor_2d_on(RILL_CUDA, l->turned, p->accumulated, l->problem->channels, p->columns)},
         .out = rl_layer_part(&l->problem->dx, slab),
-        .add = own_dx(l, slab),
-        .rough = l->rough};
+        .add = rl_layer_own_dx(l, slab),
+        .rough = l->rough,
+        .exact = p->exact};
     rill_status status = p->low_rank ? low_back(l, slab) : RILL_OK;
     if (status == RILL_OK && l->weighs) status = rl_cuda_sum_steps(l->context, &sum);
     return status == RILL_OK && l->problem->dx.data ? rl_cuda_product(l->context, &dx) : status;
@@ -219,6 +220,7 @@ static rill_status run_back(rl_layer_gradients *l, const rl_layer_slab *slab, in
 {
     rill_status status = rl_layer_projections_run(&l->projections, slab);
     if (status == RILL_OK) status = scan_back(l, slab, k);
+    if (status == RILL_OK && l->little) return rl_layer_little_back(l, slab);
     if (status == RILL_OK) status = add_parameters(l);
     if (status == RILL_OK && l->projects) status = project_back(l, slab);
     l->begun = true;
@@ -257,9 +259,10 @@ static rill_status store_sums(const rl_layer_gradients *l)
     const rl_layer_projections *of = &l->projections;
     const int64_t matrix = p->channels * p->states, delta = of->delta_columns;
     const rl_gather_job all[] = {
-        {.destination = p->dA_log, .source = parameter_view(l, &p->dA_log, l->parameters, 0), .factor = of->A},
-        {.destination = p->dD, .source = parameter_view(l, &p->dD, l->parameters, matrix)},
-        {.destination = p->db_delta, .source = parameter_view(l, &p->db_delta, l->parameters, matrix + p->channels)},
+        {.destination = p->dA_log, .source = rl_layer_parameter(l, &p->dA_log, l->parameters, 0), .factor = of->A},
+        {.destination = p->dD, .source = rl_layer_parameter(l, &p->dD, l->parameters, matrix)},
+        {.destination = p->db_delta,
+         .source = rl_layer_parameter(l, &p->db_delta, l->parameters, matrix + p->channels)},
         {.destination = of->low_rank ? p->dW_delta_down : p->dW_delta,
          .source = sums_view(l, l->sums, 0, delta, p->channels)},
         {.destination = p->dW_B, .source = sums_view(l, l->sums, delta, p->states, p->channels)},
@@ -295,8 +298,8 @@ static rill_status run(rl_layer_gradients *l, int64_t bytes)
     if (status == RILL_OK) status = prepare_weights(l);
     for (int64_t at = 0; at < batch && status == RILL_OK; at += l->slab.batch)
         status = run_sequences(l, at, rl_least(l->slab.batch, batch - at));
-    if (status == RILL_OK && !l->begun) status = clear_sums(l);
-    return status == RILL_OK ? store_sums(l) : status;
+    if (status == RILL_OK && !l->begun && !l->little) status = clear_sums(l);
+    return status == RILL_OK && !l->little ? store_sums(l) : status;
 }
 
 rill_status rl_cuda_layer_back_within(rill_context *context, const rl_selective_layer_backward_problem *problem,
@@ -314,5 +317,5 @@ rill_status rl_cuda_layer_back_within(rill_context *context, const rl_selective_
 rill_status rl_cuda_selective_layer_backward(rill_context *context, const rl_selective_layer_backward_problem *p)
 {
     const int64_t x = p->batch * p->length * p->channels * (p->x.dtype == RILL_F64 ? 8 : 4);
-    return rl_cuda_layer_back_within(context, p, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, 2 * x)));
+    return rl_cuda_layer_back_within(context, p, rl_least(SLAB_BYTES, rl_most(FREE_BYTES, x / 2 * 5)));
 }
