@@ -20,6 +20,7 @@ enum {
     NARROW_KEYS = 128,         /* one panel of narrow tiles */
     NARROW_BACKWARD_KEYS = 64, /* one narrow tile of the backward kernel */
     NARROW_BACKWARD_VALUES = 32,
+    MOST_ROWS = 65535, /* of blocks of a launch */
     WARP = 32
 };
 
@@ -138,10 +139,11 @@ static rill_status launch_step(rill_context *context, rl_attention_args *args, b
     const rl_attention_inputs *in = &args->in;
     int wide = in->column_threads * rl_attention_columns(is_double, false);
     size_t shared = rl_attention_step_shared(is_double ? sizeof(double) : sizeof(float), wide, in->row_groups);
+    int64_t rows = in->sequences <= MOST_ROWS ? in->sequences : 1;
     void *arguments[] = {args};
     return rl_cuda_launch_early(context, rl_attention_step_kernel(is_double, packed_type(in)),
-                                rl_least(in->sequences * in->heads * in->slabs, MOST_BLOCKS), 1, threads_of(in),
-                                shared, arguments, "linear_attention: launch of a step");
+                                rl_least(in->heads * in->slabs * (rows > 1 ? 1 : in->sequences), MOST_BLOCKS), rows,
+                                threads_of(in), shared, arguments, "linear_attention: launch of a step");
 }
 
 static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)

@@ -65,6 +65,32 @@ __device__ inline void load_lanes_as(N (&to)[COUNT], const T *from, int64_t stri
     for (int i = 0; i < COUNT; i++) to[i] = (N)widen(raw[i]);
 }
 
+/* One number as it lies, so that a load is not waited for. */
+template <typename N> struct Bits {
+    uint64_t bits;
+
+    __device__ __forceinline__ void load(const rl_attention_view &view, int64_t at)
+    {
+        bits = 0;
+        if (!view.data) return;
+        if constexpr (sizeof(N) == 8)
+            bits = ((const uint64_t *)view.data)[at];
+        else if (view.dtype == RILL_F32)
+            bits = ((const uint32_t *)view.data)[at];
+        else
+            bits = ((const uint16_t *)view.data)[at];
+    }
+    __device__ __forceinline__ N widened(const rl_attention_view &view) const
+    {
+        if constexpr (sizeof(N) == 8)
+            return __longlong_as_double((long long)bits);
+        else if (view.dtype == RILL_F32)
+            return __uint_as_float((uint32_t)bits);
+        else
+            return view.dtype == RILL_BF16 ? widen(bf16{(uint16_t)bits}) : widen(f16{(uint16_t)bits});
+    }
+};
+
 /* Some lanes of the step's row of a head, from the first-th on, as they may lie. */
 template <typename N, int COUNT>
 __device__ inline void load_lanes(N (&to)[COUNT], const rl_attention_view &view, int64_t batch, int64_t head,
@@ -132,17 +158,21 @@ __device__ __forceinline__ void step(const rl_attention_args &args, const Span &
 {
     const rl_attention_inputs &in = args.in;
     const int wide = in.column_threads * COLUMNS;
-    const int64_t query_head = divide(place.head, in.share), key = place.panel_key + place.row;
+    const int64_t query_head = in.share == 1 ? place.head : divide(place.head, in.share),
+                  key = place.panel_key + place.row;
     Tile<N, ROWS, COLUMNS> S;
     StepInputs<T, N, COLUMNS> inputs;
     N q[ROWS], k[ROWS], v[COLUMNS], total[COLUMNS];
+    Bits<N> gate_bits, beta_bits;
+    gate_bits.load(in.gate, span.at(in.gate, place.head, 0));
+    beta_bits.load(in.beta, span.at(in.beta, place.head, 0));
+    inputs.load(in, place, key, query_head);
     if (in.S_init.data)
         S.load_wide(in.S_init, place);
     else
         S.fill(0);
-    inputs.load(in, place, key, query_head);
-    const Factor<N> factor(in, span, place.head, 0);
-    const N beta = beta_at<N>(in, span, place.head, 0);
+    const Factor<N> factor(in, gate_bits.widened(in.gate));
+    const N beta = in.beta.data ? beta_bits.widened(in.beta) : (N)1;
     inputs.widen_to(q, k, v);
     take_step(S, factor.value, factor.reset, beta, k, v);
     if (args.S_final.data) S.store_wide(args.S_final, place);
@@ -165,13 +195,14 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, sizeof(N) == 8 || is_lon
 {
     unsigned char *const shared = dynamic_shared;
     const rl_attention_inputs &in = args.in;
-    const int64_t tasks = in.sequences * in.heads * in.slabs;
+    const bool apart = gridDim.y > 1; /* a row of blocks for each sequence: divisions take time ahead of all loads */
+    const int64_t tasks = in.heads * in.slabs * (apart ? 1 : in.sequences);
     let_later_start();
     await_earlier();
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
-        const int64_t walk = divide(task, in.slabs), sequence = divide(walk, in.heads);
-        step<T, N, COLUMNS>(args, Span(in, sequence),
-                            {in, sequence, walk - sequence * in.heads, 0, task - walk * in.slabs}, (N *)shared);
+        const int64_t walk = divide(task, in.slabs), sequence = apart ? blockIdx.y : divide(walk, in.heads);
+        const int64_t head = apart ? walk : walk - sequence * in.heads;
+        step<T, N, COLUMNS>(args, Span(in, sequence), {in, sequence, head, 0, task - walk * in.slabs}, (N *)shared);
         __syncthreads(); /* the parts are no longer needed */
     }
 }
