@@ -74,11 +74,6 @@ const void *rl_floats_answer_kernel(int wide);
 const void *rl_floats_whole_kernel(void);
 const void *rl_floats_back_kernel(int wide);
 const void *rl_floats_whole_back_kernel(void);
-/* The same of RL_FLOATS_MOST_WIDE keys and values by warpgroups. */
-const void *rl_floats_sum_parts_kernel(bool backward);
-const void *rl_floats_answer_parts_kernel(void);
-size_t rl_floats_sum_parts_shared(void);
-size_t rl_floats_answer_parts_shared(void);
 size_t rl_floats_sum_shared(int wide);
 size_t rl_floats_answer_shared(int wide);
 size_t rl_floats_whole_shared(int64_t chunks);
