@@ -15,9 +15,12 @@ enum {
     MOST_SHARED = 48 << 10,    /* what a kernel may have unasked */
     MOST_STEPS = 64,           /* of inputs in shared memory */
     COLUMN_THREADS = 8,        /* of a forward tile: rows of 128 bytes of a state */
+    STEP_COLUMN_THREADS = 16,  /* of a step's where heads are many: rows of 256 bytes move faster */
+    STEP_KEYS = 128,           /* of which such a tile has all */
     NARROW_KEYS = 128,         /* one panel of narrow tiles */
     NARROW_BACKWARD_KEYS = 64, /* one narrow tile of the backward kernel */
     NARROW_BACKWARD_VALUES = 32,
+    MOST_ROWS = 65535, /* of blocks of a launch */
     WARP = 32
 };
 
@@ -112,23 +115,44 @@ static bool is_step(const rl_attention_args *args, int columns)
            (args->in.S_init.wide || !args->in.S_init.data) && (args->S_final.wide || !args->S_final.data);
 }
 
+/* Whether each head's row begins at a multiple of `bytes`, and its lanes are neighbours. */
+static bool is_aligned(const rl_attention_view *view, int64_t lanes, int64_t bytes)
+{
+    int64_t each = (int64_t)rill_dtype_size((rill_dtype)view->dtype);
+    return (view->lane == 1 || lanes == 1) && (uintptr_t)view->data % (size_t)bytes == 0 &&
+           view->batch * each % bytes == 0 && view->head * each % bytes == 0;
+}
+
+/* The type of q, k and v where threads find their lanes in pieces. */
+static rill_dtype packed_type(const rl_attention_inputs *in)
+{
+    int64_t each = (int64_t)rill_dtype_size((rill_dtype)in->q.dtype);
+    bool packed = in->q.dtype == in->k.dtype && in->q.dtype == in->v.dtype && in->keys % RL_ATTENTION_ROWS == 0 &&
+                  is_aligned(&in->q, in->keys, 16) && is_aligned(&in->k, in->keys, 16) &&
+                  is_aligned(&in->v, in->values, rl_least(16, each * rl_attention_columns(false, false)));
+    return packed ? (rill_dtype)in->q.dtype : RILL_ABSENT;
+}
+
 /* A step that only moves states: all of a block's loads are issued at once. */
 static rill_status launch_step(rill_context *context, rl_attention_args *args, bool is_double)
 {
     const rl_attention_inputs *in = &args->in;
     int wide = in->column_threads * rl_attention_columns(is_double, false);
     size_t shared = rl_attention_step_shared(is_double ? sizeof(double) : sizeof(float), wide, in->row_groups);
+    int64_t rows = in->sequences <= MOST_ROWS ? in->sequences : 1;
     void *arguments[] = {args};
-    return rl_cuda_launch_early(context, rl_attention_step_kernel(is_double),
-                                rl_least(in->sequences * in->heads * in->slabs, MOST_BLOCKS), 1, threads_of(in),
-                                shared, arguments, "linear_attention: launch of a step");
+    return rl_cuda_launch_early(context, rl_attention_step_kernel(is_double, packed_type(in)),
+                                rl_least(in->heads * in->slabs * (rows > 1 ? 1 : in->sequences), MOST_BLOCKS), rows,
+                                threads_of(in), shared, arguments, "linear_attention: launch of a step");
 }
 
 static rill_status launch(rill_context *context, rl_attention_args *args, bool is_double)
 {
     rl_attention_inputs *in = &args->in;
     if (is_step(args, rl_attention_columns(is_double, false))) {
-        cut(in, RL_ATTENTION_ROWS, rl_attention_columns(is_double, false), 1, COLUMN_THREADS, RL_ATTENTION_THREADS);
+        bool crowd = in->sequences * in->heads >= rl_cuda_state_of(context)->sms;
+        int32_t most = crowd && in->keys <= STEP_KEYS ? STEP_COLUMN_THREADS : COLUMN_THREADS;
+        cut(in, RL_ATTENTION_ROWS, rl_attention_columns(is_double, false), 1, most, RL_ATTENTION_THREADS);
         if (in->panels == 1) return launch_step(context, args, is_double);
     }
     bool narrow = is_small(context, in, rl_attention_columns(is_double, false));
@@ -231,8 +255,8 @@ static rill_status take_slots(rill_context *context, rl_attention_backward_args 
     while (args->stretch * args->stretch < args->in.length) args->stretch++;
     args->slot = rl_quotient_up(args->in.length, args->stretch) + args->stretch + 1;
     int64_t most = (int64_t)rl_cuda_state_of(context)->sms * (2 * RL_ATTENTION_BACKWARD_THREADS / threads);
-    *blocks =
-        rl_least(rl_least(*blocks, most), (args->marks.all ? FEW_SLOTS : MOST_SLOTS) / (args->slot * tile_bytes));
+    *blocks = rl_least(rl_least(*blocks, most),
+                       (args->marks.all || args->marks.parts ? FEW_SLOTS : MOST_SLOTS) / (args->slot * tile_bytes));
     if (*blocks < 1) *blocks = 1;
     return take(context, *blocks, args->slot, tile_bytes, 1, &args->states);
 }

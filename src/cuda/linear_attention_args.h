@@ -47,11 +47,15 @@ typedef struct rl_attention_inputs {
     int64_t panels, slabs;
 } rl_attention_inputs;
 
+enum { RL_ATTENTION_SPECIAL = 1, RL_ATTENTION_ALL = 2 };
+
 /* Heads that are run where chunks had to leave them; without `all` every head is. */
 typedef struct rl_attention_marks {
     int32_t *all;     /* [sequences, heads]: 1 where all of a head is run */
     int32_t *special; /* likewise, or NULL: where what is not finite reaches, of inputs or states */
     uint8_t *kinds;   /* [sequences, heads, length]: room for what kind of input that is, by step */
+    uint8_t *parts;   /* instead of both: [sequences, heads, each] of the values below, the largest of which counts */
+    int32_t each;
 } rl_attention_marks;
 
 typedef struct rl_attention_args {

@@ -2,6 +2,7 @@
 #include "linear_attention_floats.h"
 
 #include "counts.h"
+#include "linear_attention_floats_strips.h"
 #include "linear_attention_launch.h"
 
 enum { LEAST_LENGTH = 32, LEAST_BACK_LENGTH = 8 }; /* steps: below, the loop's order is as fast */
@@ -117,6 +118,26 @@ static rill_status launch_whole(rill_context *context, rl_floats_args *a, const 
                                 "linear_attention: launch of whole heads");
 }
 
+/* Short heads by strips, where no state is given out either. */
+static bool is_short(const rl_attention_inputs *in)
+{
+    int64_t strips = rl_quotient_up(in->length, RL_STRIPS_STEPS);
+    return rl_floats_wide(in->keys, in->values) == RL_FLOATS_NARROW && in->length <= RL_STRIPS_MOST_STEPS &&
+           !in->S_init.data && in->sequences <= MOST_BLOCKS / strips / in->heads;
+}
+
+static rill_status launch_strips(rill_context *context, const rl_floats_args *a, const rl_attention_args *walk)
+{
+    int64_t strips = rl_quotient_up(walk->in.length, RL_STRIPS_STEPS);
+    int wide = a->wide;
+    rl_attention_args steps = *walk;
+    void *arguments[] = {&steps, &wide};
+    rl_cuda_attention_cut(&steps, rl_strips_tiles());
+    return rl_cuda_launch_early(context, rl_strips_kernel(), walk->in.sequences * walk->in.heads * strips, 1,
+                                RL_STRIPS_THREADS, rl_strips_shared(), arguments,
+                                "linear_attention: launch of strips");
+}
+
 static rill_status launch_answers(rill_context *context, rl_floats_args *a)
 {
     int wide = rl_floats_wide(a->in.keys, a->in.values);
@@ -153,6 +174,7 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
     if (!*taken) return RILL_OK;
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
     a.wide = inputs_bits(&a.in) | (is_even(&a.y, a.in.values, 4) ? RL_FLOATS_Y : 0);
+    if (is_short(&a.in) && !a.S_final.data) return launch_strips(context, &a, walk);
     rill_status status = take_marks(context, &a);
     if (status == RILL_OK && rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW &&
         a.chunks <= RL_FLOATS_MOST_WHOLE && a.in.sequences * a.in.heads <= MOST_BLOCKS)
@@ -189,6 +211,30 @@ static rill_status take_rows(rill_context *context, const rl_attention_inputs *i
                               .lane = 1,
                               .dtype = RILL_F32};
     return status;
+}
+
+/* A mark for each block. */
+static rill_status take_parts(rill_context *context, rl_floats_args *a)
+{
+    int64_t heads = a->in.sequences * a->in.heads;
+    a->marks.each = (int32_t)rl_quotient_up(a->in.length, RL_STRIPS_STEPS) * RL_STRIPS_ROLES;
+    rill_status status = rl_workspace_take(context, (size_t)(heads * a->marks.each), (void **)&a->marks.parts);
+    if (status == RILL_OK)
+        status = rl_workspace_take(context, (size_t)(heads * a->in.length), (void **)&a->marks.kinds);
+    return status;
+}
+
+/* dq and dk as `a` has them. */
+static rill_status launch_strips_back(rill_context *context, const rl_attention_backward_args *walk,
+                                      const rl_floats_args *a)
+{
+    int wide = a->wide;
+    rl_attention_backward_args strips = *walk;
+    strips.dq = a->dq, strips.dk = a->dk;
+    void *arguments[] = {&strips, &wide};
+    int64_t blocks = walk->in.sequences * walk->in.heads * rl_quotient_up(walk->in.length, RL_STRIPS_STEPS);
+    return rl_cuda_launch_early(context, rl_strips_back_kernel(), blocks, RL_STRIPS_ROLES, RL_STRIPS_THREADS,
+                                rl_strips_back_shared(), arguments, "linear_attention_backward: launch of strips");
 }
 
 static rill_status launch_gradients(rill_context *context, rl_floats_args *a, bool whole)
@@ -232,15 +278,20 @@ rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attentio
     if (!*taken) return RILL_OK;
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
     bool whole = rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW && a.chunks <= RL_FLOATS_MOST_WHOLE_BACK;
+    bool strips = is_short(&a.in) && !a.dS_final.data && !a.dS_init.data;
     int64_t left = a.in.sequences, most = sequences_of(&a, 2);
-    rill_status status = take_marks(context, &a);
+    rill_status status = strips ? take_parts(context, &a) : take_marks(context, &a);
     if (status == RILL_OK) status = take_rows(context, &a.in, &a.dq, &walk->q_sums);
     if (status == RILL_OK) status = take_rows(context, &a.in, &a.dk, &walk->k_sums);
-    if (status == RILL_OK && !whole) status = take_room(context, &a, most, true);
+    if (status == RILL_OK && !whole && !strips) status = take_room(context, &a, most, true);
     a.wide = inputs_bits(&a.in) | (is_even(&a.dy, a.in.values, 4) ? RL_FLOATS_DY : 0) |
              (is_even(&a.dq, a.in.keys, 2) ? RL_FLOATS_DQ : 0) | (is_even(&a.dk, a.in.keys, 2) ? RL_FLOATS_DK : 0) |
              (is_even(&a.dv, a.in.values, 4) ? RL_FLOATS_DV : 0);
     walk->marks = a.marks;
+    if (status == RILL_OK && strips) {
+        status = launch_strips_back(context, walk, &a);
+        left = 0;
+    }
     for (; left > 0 && status == RILL_OK; left -= most) {
         int64_t now = a.in.sequences = rl_least(left, most);
         status = launch_gradients(context, &a, whole);
@@ -267,6 +318,8 @@ cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state)
     }
     if (error == cudaSuccess)
         error = rl_cuda_allow(state, rl_floats_whole_kernel(), rl_floats_whole_shared(RL_FLOATS_MOST_WHOLE));
+    if (error == cudaSuccess) error = rl_cuda_allow(state, rl_strips_kernel(), rl_strips_shared());
+    if (error == cudaSuccess) error = rl_cuda_allow(state, rl_strips_back_kernel(), rl_strips_back_shared());
     if (error == cudaSuccess)
         error = rl_cuda_allow(state, rl_floats_whole_back_kernel(),
                               rl_floats_whole_back_shared(RL_FLOATS_MOST_WHOLE_BACK));

@@ -40,8 +40,17 @@ template <typename N> struct Factor {
     __device__ Factor(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t i)
         : value(1), reset(i == 0 && !in.S_init.data)
     {
-        if (reset || !in.gate.data) return;
-        const N gate = load_any<N>(in.gate.data, in.gate.dtype, span.at(in.gate, head, i));
+        if (!reset && in.gate.data) take(in, load_any<N>(in.gate.data, in.gate.dtype, span.at(in.gate, head, i)));
+    }
+    /* Of the first step, whose gate, if there are any, is known. */
+    __device__ Factor(const rl_attention_inputs &in, N gate) : value(1), reset(!in.S_init.data)
+    {
+        if (!reset && in.gate.data) take(in, gate);
+    }
+
+  private:
+    __device__ void take(const rl_attention_inputs &in, N gate)
+    {
         reset = in.gate_is_log ? gate == -INFINITY : gate == 0;
         if (!reset) value = in.gate_is_log ? (N)exp((double)gate) : gate; /* rounded once from float64 */
     }

@@ -32,9 +32,10 @@ const void *rl_attention_kernel(bool is_double, bool narrow);
 
 /*
  * The same for one step of each sequence, a single panel of keys, wide states if any, and values that are a multiple
- * of a thread's; with shared memory of its own.
+ * of a thread's; with shared memory of its own.  `packed`: the type of float32's q, k and v where a thread finds its
+ * lanes of each in aligned pieces of 16 bytes, or of v 8; else RILL_ABSENT.
  */
-const void *rl_attention_step_kernel(bool is_double);
+const void *rl_attention_step_kernel(bool is_double, rill_dtype packed);
 
 static inline size_t rl_attention_step_shared(size_t number, int columns, int groups)
 {

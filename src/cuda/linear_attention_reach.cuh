@@ -55,9 +55,11 @@ struct Reach {
     int64_t from;          /* the first step whose state is reached */
     int64_t until, later;  /* the last step whose gradient is: by way of its own q and dy, or also of the next gate */
     int64_t first;         /* with any kind at all */
+    int64_t own;           /* the first step whose y is the block's to store */
     bool gate, start, end; /* a gate is, or S_init, or dS_final */
 
-    __device__ Reach() : kinds(NULL), from(0), until(0), later(0), first(0), gate(false), start(false), end(false)
+    __device__ Reach()
+        : kinds(NULL), from(0), until(0), later(0), first(0), own(0), gate(false), start(false), end(false)
     {
     }
     __device__ bool has(int64_t step, int which) const
@@ -66,7 +68,7 @@ struct Reach {
     }
     __device__ bool y(int64_t step) const
     {
-        return !kinds || start || step >= first;
+        return step >= own && (!kinds || start || step >= first);
     }
     __device__ bool dq(int64_t step) const
     {
