@@ -108,6 +108,7 @@ __device__ __forceinline__ void walk_segment(const rl_chunks_args &args, const T
         else
             walk.pass(chunk);
     }
+    walk.store_waiting();
     if (is_last && args.end.data) walk.store_state();
 }
 

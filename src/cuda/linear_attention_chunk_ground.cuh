@@ -42,7 +42,9 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
     static constexpr int DECAYS = PARTNER + (GATES ? GROUPS * TILE : 0), STAGE = DECAYS + DECAYS_ROOM;
     static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
-    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0, ROWS = BOTH && GROUPS > 1 ? GROUPS *TILE : 0;
+    static constexpr bool OWN_ROWS = !SUMS && !GATES; /* for y, which leaves while the next chunk's products run */
+    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
+    static constexpr int ROWS = OWN_ROWS || (BOTH && GROUPS > 1) ? GROUPS * TILE : 0;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
     static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;

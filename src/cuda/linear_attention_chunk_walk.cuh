@@ -80,7 +80,12 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::value_row;
     using Products::weigh_values;
 
-    using Products::Products;
+    int waiting; /* the chunk whose y is still in shared memory, or none */
+
+    __device__ Walk(const rl_chunks_args &args, int sequence, int head, int group, int first_value, char *shared)
+        : Products(args, sequence, head, group, first_value, shared), waiting(-1)
+    {
+    }
 
     /* Results */
 
@@ -102,10 +107,9 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 store_number(course.at(args.y, head, step + n) + value * args.y.lane, Y[i] * d.factor[row]);
         }
     }
-    /* By way of shared memory, where the group's V was, into rows as they lie; 16 bytes a thread. */
-    __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
+    /* Into rows of shared memory; a warp's columns are those of its values. */
+    __device__ __forceinline__ void put_rows(char *rows, const float (&Y)[32], const Decays &d) const
     {
-        char *const rows = stage(chunk) + Layout::V + group * TILE; /* a warp's columns are those of its values */
 #pragma unroll
         for (int column = 0; column < BLOCKS; column += 2) {
             uint32_t words[4];
@@ -117,7 +121,41 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             }
             matrices_store<4, true>(block_row(rows, column, true), words);
         }
+    }
+    /* By way of shared memory, where the group's V was, into rows as they lie; 16 bytes a thread. */
+    __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
+    {
+        char *const rows = stage(chunk) + Layout::V + group * TILE;
+        put_rows(rows, Y, d);
         store_rows(rows, args.y, first_value, args.values, chunk);
+    }
+    /* By way of rows of their own, each warp for itself: to memory only once the next products run. */
+    __device__ __forceinline__ char *own_rows() const
+    {
+        return shared + Layout::ROW + group * TILE;
+    }
+    __device__ __forceinline__ void store_later(const float (&Y)[32], const Decays &d, int chunk)
+    {
+        put_rows(own_rows(), Y, d);
+        waiting = chunk;
+    }
+    __device__ __forceinline__ void store_waiting()
+    {
+        if (!Layout::OWN_ROWS || waiting < 0) return;
+        const int64_t step = course.step(waiting);
+        const int lane = thread % 32, piece = thread / 32 * 2 + lane % 2;
+        const bool exists = first_value + piece * 8 < args.values;
+        __syncwarp(); /* the warp's columns are there */
+#pragma unroll
+        for (int begin = 0; begin < STEPS; begin += 16) {
+            const int row = begin + lane / 16 * 8 + lane / 2 % 4 * 2 + lane / 8 % 2; /* no bank has two of 8 lanes */
+            const int n = course.turned(row);
+            if (exists && course.has(step + n))
+                *(uint4 *)((bf16 *)args.y.data + course.at(args.y, head, step + n) + first_value + piece * 8) =
+                    *(const uint4 *)piece_of(own_rows(), row, piece);
+        }
+        waiting = -1;
+        __syncwarp(); /* they may be written again */
     }
     __device__ __forceinline__ void store_rows(const char *rows, const rl_attention_view &to, int64_t lane,
                                                int64_t lanes, int chunk) const
@@ -233,6 +271,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             multiply_state(Y, low, q, 0);
             multiply_state(Y, high, q, 1);
             if (!LEAVES) add_inputs(steps, k);
+            store_waiting();
             products_wait<LEAVES ? 0 : 1>();
             low.stay();
             high.stay();
@@ -263,7 +302,9 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         hold(S);
         hold(Y);
         if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
-        if (wants_y && args.stages_y)
+        if (wants_y && args.stages_y && Layout::OWN_ROWS)
+            store_later(Y, d, chunk);
+        else if (wants_y && args.stages_y)
             store_staged(Y, d, chunk);
         else if (wants_y)
             store_plain(Y, d, chunk);
@@ -307,6 +348,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             run_products(chunk, wants_y);
         } else {
             mark_head();
+            store_waiting();
             run_steps(chunk, wants_y);
         }
         release(chunk);
