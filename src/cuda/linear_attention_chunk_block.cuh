@@ -108,55 +108,65 @@ __device__ __forceinline__ void walk_segment(const rl_chunks_args &args, const T
         else
             walk.pass(chunk);
     }
-    walk.store_waiting();
+    walk.finish_stores();
     if (is_last && args.end.data) walk.store_state();
 }
 
-template <int KEYS>
-__device__ __forceinline__ void sum_segment(const rl_chunks_args &args, const TaskOf<KEYS, SUM> &task,
-                                            Walk<KEYS, SUM> &walk)
-{
-    const int chunks = walk.course.chunks;
-    const int begin = task.cut(args, chunks, task.segment), stop = task.cut(args, chunks, task.segment + 1);
-    const bool exists = walk.first_value < args.values;
+/* What a segment's gates are, all of them. */
+struct Fate {
     double decay = 1;
     float growth = 1;
-    bool resets = false, zeros = false, steady = exists;
-    if (task.segment == 0) {
-        walk.load_state();
-        if (exists) walk.keep_state(part_of<KEYS, SUM>(args, task, walk.group, 0));
-    } else {
-        walk.clear_state();
-    }
-    walk.first = same(begin);
-    const int end = same(stop);
-#pragma unroll 1
-    for (int chunk = walk.first; chunk < end; chunk++) {
-        walk.await(chunk);
-        const Decays &d = walk.decays(chunk);
-        if (steady) steady = walk.add(chunk);
+    bool resets = false, zeros = false;
+
+    __device__ __forceinline__ void take(const Decays &d)
+    {
         decay *= d.carry;
         growth *= d.growth[0] * d.growth[1];
         resets = resets || d.resets[0] || d.resets[1];
         zeros = zeros || d.zeros[0] || d.zeros[1];
         if (decay == 0 && !zeros) decay = LEAST_DECAY;
-        walk.release(chunk);
     }
+};
+
+template <int KEYS, Purpose PURPOSE>
+__device__ __forceinline__ void sum_segment(const rl_chunks_args &args, const TaskOf<KEYS, PURPOSE> &task,
+                                            Walk<KEYS, PURPOSE> &walk)
+{
+    const int chunks = walk.course.chunks;
+    const int begin = task.cut(args, chunks, task.segment), stop = task.cut(args, chunks, task.segment + 1);
+    const bool exists = walk.first_value < args.values;
+    Fate fate;
+    if (task.segment == 0) {
+        walk.load_state();
+        if (exists) walk.keep_state(part_of<KEYS, PURPOSE>(args, task, walk.group, 0));
+    } else {
+        walk.clear_state();
+    }
+    walk.first = same(begin);
+    const int end = same(stop);
+    int chunk = exists ? walk.sum_up(fate, end) : walk.first;
+    const bool steady = chunk == end && fate.growth <= GROWTH_MOST;
+#pragma unroll 1
+    for (; chunk < end; chunk++) walk.pass(chunk);
     if (!exists) return;
-    walk.keep_state(part_of<KEYS, SUM>(args, task, walk.group, task.segment + 1));
+    walk.keep_state(part_of<KEYS, PURPOSE>(args, task, walk.group, task.segment + 1));
     if (walk.thread > 0) return;
-    steady = steady && growth <= GROWTH_MOST;
-    args.decays[task.own(args, walk.group, task.segment)] = decay;
+    args.decays[task.own(args, walk.group, task.segment)] = fate.decay;
     args.marks[task.own(args, walk.group, task.segment)] =
-        (resets ? RL_CHUNKS_RESETS : 0) | (steady ? 0 : RL_CHUNKS_UNSTEADY);
+        (fate.resets ? RL_CHUNKS_RESETS : 0) | (steady ? 0 : RL_CHUNKS_UNSTEADY);
 }
 
 /* Registers of a thread.  A block begins with the same for all, and its warpgroups exchange them: never more. */
 template <int KEYS, Purpose PURPOSE> struct Share {
-    static constexpr int TOGETHER = KEYS > WIDE ? 1 : 2, BLOCK = KEYS > WIDE ? 3 * 168 : 2 * 128;
-    static constexpr int STATE =
-        (KEYS > WIDE ? 208 : 144) + (Layout<KEYS, PURPOSE>::PAIRED ? (KEYS > WIDE ? -16 : 16) : 0);
-    static constexpr int MIXER = BLOCK - STATE * Layout<KEYS, PURPOSE>::GROUPS;
+    typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
+    static constexpr int TOGETHER = KEYS > WIDE ? 1 : 2;
+    static constexpr int BLOCK = Layout::SECONDS ? 4 * 128 : KEYS > WIDE ? 3 * 168 : 2 * 128;
+    static constexpr int STATE = Layout::SECONDS  ? 176
+                                 : KEYS <= WIDE   ? (Layout::PAIRED ? 160 : 144)
+                                 : Layout::PAIRED ? 192
+                                                  : 208;
+    static constexpr int SECOND = 64;
+    static constexpr int MIXER = BLOCK - STATE * Layout::GROUPS - SECOND * Layout::SECONDS;
 };
 
 template <int KEYS, Purpose PURPOSE>
@@ -165,32 +175,42 @@ __device__ __forceinline__ void run_block(const rl_chunks_args &args, char *shar
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
     const TaskOf<KEYS, PURPOSE> task(args);
     const int group = same((int)threadIdx.x / THREADS);
-    const int64_t entry = PURPOSE != SUM && args.segments > 1 ? task.entry(args) : task.segment;
+    const int64_t entry = !Layout::SUMS && args.segments > 1 ? task.entry(args) : task.segment;
     if (threadIdx.x == 0) {
         Signals &signals = *(Signals *)(shared + Layout::SIGNALS);
         for (uint64_t &full : signals.full) barrier_init(&full, 1);
         for (uint64_t &ready : signals.ready) barrier_init(&ready, WALK_WARPS);
-        for (uint64_t &used : signals.used) barrier_init(&used, Layout::GROUPS * WALK_WARPS);
+        for (uint64_t &used : signals.used) barrier_init(&used, (Layout::WARPGROUPS - 1) * WALK_WARPS);
+        barrier_init(&signals.shared, Layout::GROUPS * WALK_WARPS);
+        barrier_init(&signals.taken, WALK_WARPS);
         barrier_publish();
     }
     __syncthreads(); /* the signals are there */
-    if (group == Layout::GROUPS) {
+    if (group == Layout::WARPGROUPS - 1) {
         registers_lower<Share<KEYS, PURPOSE>::MIXER>();
         Mixer<KEYS, PURPOSE> mixer(args, task.sequence, task.head, task.slab * VALUES, shared);
         const int chunks = mixer.course.chunks;
         mixer.run(same(task.cut(args, chunks, entry)), same(task.cut(args, chunks, task.segment + 1)));
+    } else if (group == Layout::GROUPS) {
+        registers_lower<Share<KEYS, PURPOSE>::SECOND>();
+        if constexpr (Layout::SECONDS > 0) {
+            Second<KEYS, PURPOSE> second(args, task.sequence, task.head, shared);
+            const int chunks = second.course.chunks;
+            second.run(same(task.cut(args, chunks, entry)), same(task.cut(args, chunks, task.segment)),
+                       same(task.cut(args, chunks, task.segment + 1)));
+        }
     } else {
         registers_raise<Share<KEYS, PURPOSE>::STATE>();
         Walk<KEYS, PURPOSE> walk(args, task.sequence, task.head, group, (task.slab + group) * VALUES, shared);
-        if constexpr (PURPOSE == SUM)
-            sum_segment<KEYS>(args, task, walk);
+        if constexpr (Layout::SUMS)
+            sum_segment<KEYS, PURPOSE>(args, task, walk);
         else
             walk_segment<KEYS, PURPOSE>(args, task, walk, entry);
     }
 }
 
 template <int KEYS, Purpose PURPOSE>
-__global__ void __launch_bounds__((Layout<KEYS, PURPOSE>::GROUPS + 1) * THREADS, Share<KEYS, PURPOSE>::TOGETHER)
+__global__ void __launch_bounds__(Layout<KEYS, PURPOSE>::WARPGROUPS *THREADS, Share<KEYS, PURPOSE>::TOGETHER)
     chunks_kernel(const __grid_constant__ rl_chunks_args args)
 {
     if constexpr (HAS_PRODUCTS) {
@@ -202,7 +222,8 @@ __global__ void __launch_bounds__((Layout<KEYS, PURPOSE>::GROUPS + 1) * THREADS,
 
 template <int KEYS, Purpose PURPOSE> Choice choice()
 {
-    return {kernel_address<chunks_kernel<KEYS, PURPOSE>>(), Layout<KEYS, PURPOSE>::BYTES};
+    typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
+    return {kernel_address<chunks_kernel<KEYS, PURPOSE>>(), Layout::BYTES, Layout::WARPGROUPS * THREADS};
 }
 template <Purpose PURPOSE> Choice choose(int64_t keys)
 {

@@ -8,10 +8,11 @@
 namespace attention_chunks
 {
 
-/* A kernel and its shared memory. */
+/* A kernel, the shared memory and the threads of its block. */
 struct Choice {
     const void *kernel;
     size_t shared;
+    int threads;
 };
 
 Choice choose_y(int64_t keys);
@@ -20,6 +21,7 @@ Choice choose_dq(int64_t keys);
 Choice choose_dk(int64_t keys);
 Choice choose_dk_and_dv(int64_t keys);
 Choice choose_sum(int64_t keys);
+Choice choose_sum_of_state(int64_t keys);
 
 } // namespace attention_chunks
 

@@ -23,28 +23,34 @@ constexpr int ROW = WIDE * 2, PIECE = 16, TURN = 16, TURNS = STEPS / TURN; /* a 
 constexpr int SHARED_OF_ONE = 227 << 10, SHARED_OF_TWO = 113 << 10;        /* for a block of one or two */
 
 /* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
- * segment's sum. */
-enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM };
+ * segment's sum, and for a state that is given out. */
+enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM, SUM_OF_STATE };
 
-/* Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used. */
+/*
+ * Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used.  For an answer by a
+ * warpgroup of its own: the state is shared, if it may meet products; it was read.
+ */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX];
+    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken;
+    bool fits[2]; /* by the group that shares */
 };
 
 constexpr int DECAYS_ROOM = ((int)sizeof(Decays) + 1023) / 1024 * 1024; /* tiles behind it are aligned */
 
 /* Shared memory, in bytes from its begin; the partner's tiles are there for gates' gradients only. */
 template <int KEYS, Purpose PURPOSE> struct Layout {
-    static constexpr bool SUMS = PURPOSE == SUM, BOTH = PURPOSE == READ_BOTH;
+    static constexpr bool SUMS = PURPOSE == SUM || PURPOSE == SUM_OF_STATE, BOTH = PURPOSE == READ_BOTH;
     static constexpr bool PAIRED = BOTH || PURPOSE == READ_GRADIENTS, GATES = PAIRED || PURPOSE == READ_STATES;
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
     static constexpr int DECAYS = PARTNER + (GATES ? GROUPS * TILE : 0), STAGE = DECAYS + DECAYS_ROOM;
+    static constexpr int SECONDS = BOTH && GROUPS > 1 ? 1 : 0, WARPGROUPS = GROUPS + SECONDS + 1; /* and the mixer */
     static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
-    static constexpr bool OWN_ROWS = !SUMS && !GATES; /* for y, which leaves while the next chunk's products run */
+    static constexpr bool OWN_ROWS =
+        !SUMS && !GATES && GROUPS > 1; /* for y, which leaves while the next chunk's products run */
     static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
-    static constexpr int ROWS = OWN_ROWS || (BOTH && GROUPS > 1) ? GROUPS * TILE : 0;
+    static constexpr int ROWS = (OWN_ROWS ? 2 * GROUPS : SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
     static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
@@ -94,7 +100,7 @@ __device__ inline uint64_t steps_at(const char *tiles, int turn)
 template <int KEYS, Purpose PURPOSE> struct Ground {
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
     static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES, PAIRED = Layout::PAIRED, BOTH = Layout::BOTH;
-    static constexpr bool LEAVES = SUMS || PURPOSE == ANSWER_AND_STATE;
+    static constexpr bool LEAVES = PURPOSE == SUM_OF_STATE || PURPOSE == ANSWER_AND_STATE;
     const rl_chunks_args &args;
     const Course course;
     const int sequence, head, group, first_value;

@@ -45,7 +45,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     const int q_head, k_head, v_head, partner_head;
 
     __device__ Mixer(const rl_chunks_args &args, int sequence, int head, int first_value, char *shared)
-        : Ground(args, sequence, head, Layout::GROUPS, first_value, shared), q_head(head / (int)args.q_share),
+        : Ground(args, sequence, head, Layout::WARPGROUPS - 1, first_value, shared), q_head(head / (int)args.q_share),
           k_head(head / (int)args.k_share), v_head(head / (int)args.v_share),
           partner_head(GATES ? head / (int)args.partner_share : 0)
     {
@@ -185,10 +185,11 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             Pairs pairs;
             if (PAIRED) pairs.clear();
             weigh_steps(P, M, pairs, d, chunk, 0);
-            if (PARTS > 1) {
-                multiply_steps(P, M, chunk, 1);
+#pragma unroll
+            for (int part = 1; part < PARTS; part++) {
+                multiply_steps(P, M, chunk, part);
                 await_steps(P, M);
-                weigh_steps(P, M, pairs, d, chunk, 1);
+                weigh_steps(P, M, pairs, d, chunk, part);
             }
             if (PAIRED) pairs.sums.store(sums_at(chunk, PAIRS), thread);
             shared_publish();

@@ -17,8 +17,10 @@ static Choice choose(int64_t keys, rl_chunks_purpose purpose)
         return choose_dk(keys);
     case RL_CHUNKS_DK_AND_DV:
         return choose_dk_and_dv(keys);
-    default:
+    case RL_CHUNKS_SUM:
         return choose_sum(keys);
+    default:
+        return choose_sum_of_state(keys);
     }
 }
 
@@ -30,6 +32,11 @@ const void *rl_chunks_kernel(int64_t keys, rl_chunks_purpose purpose)
 size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose)
 {
     return choose(keys, purpose).shared;
+}
+
+int rl_chunks_threads(int64_t keys, rl_chunks_purpose purpose)
+{
+    return choose(keys, purpose).threads;
 }
 
 bool rl_chunks_has_products(void)
