@@ -183,6 +183,7 @@ __device__ __forceinline__ void run_block(const rl_chunks_args &args, char *shar
         for (uint64_t &used : signals.used) barrier_init(&used, (Layout::WARPGROUPS - 1) * WALK_WARPS);
         barrier_init(&signals.shared, Layout::GROUPS * WALK_WARPS);
         barrier_init(&signals.taken, WALK_WARPS);
+        for (uint64_t &stored : signals.stored) barrier_init(&stored, Layout::GROUPS);
         barrier_publish();
     }
     __syncthreads(); /* the signals are there */

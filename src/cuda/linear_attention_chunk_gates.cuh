@@ -33,27 +33,27 @@ struct Columns {
      * Over the 8 threads that share them; each time a thread gives half of what it has and keeps the other, so that
      * it ends with the two of one block, which are its first.
      */
-    __device__ __forceinline__ int add_up(int thread)
+    template <int KEEP> __device__ __forceinline__ int add_up(int thread)
     {
-        int first = 0;
+        constexpr int AWAY = 4 * BLOCKS / KEEP;
+        const bool upper = thread & AWAY;
 #pragma unroll
-        for (int keep = BLOCKS, away = 4; keep >= 2; keep /= 2, away *= 2) {
-            const bool upper = thread & away;
-#pragma unroll
-            for (int i = 0; i < keep; i++) {
-                const float low = at[i], high = at[i + keep];
-                at[i] = (upper ? high : low) + __shfl_xor_sync(ALL, upper ? low : high, away);
-            }
-            first += upper ? keep : 0;
+        for (int i = 0; i < KEEP; i++) {
+            const float low = at[i], high = at[i + KEEP];
+            at[i] = (upper ? high : low) + __shfl_xor_sync(ALL, upper ? low : high, AWAY);
         }
-        return first / 2;
+        const int first = upper ? KEEP / 2 : 0;
+        if constexpr (KEEP > 2)
+            return first + add_up<KEEP / 2>(thread);
+        else
+            return first;
     }
     /* `to`: a warp's row of STEPS sums. */
     __device__ __forceinline__ void store(float *to, int thread) const
     {
         Columns own = *this;
         hold(own.at); /* or the compiler would choose halves by address, in memory */
-        const int block = own.add_up(thread);
+        const int block = own.add_up<BLOCKS>(thread);
         *(float2 *)(to + block * BLOCK + thread % 4 * 2) = float2{own.at[0], own.at[1]};
     }
 };

@@ -28,11 +28,12 @@ enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH,
 
 /*
  * Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used.  For an answer by a
- * warpgroup of its own: the state is shared, if it may meet products; it was read.
+ * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
+ * out.
  */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken;
+    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
     bool fits[2]; /* by the group that shares */
 };
 
@@ -47,16 +48,17 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int DECAYS = PARTNER + (GATES ? GROUPS * TILE : 0), STAGE = DECAYS + DECAYS_ROOM;
     static constexpr int SECONDS = BOTH && GROUPS > 1 ? 1 : 0, WARPGROUPS = GROUPS + SECONDS + 1; /* and the mixer */
     static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
-    static constexpr bool OWN_ROWS =
-        !SUMS && !GATES && GROUPS > 1; /* for y, which leaves while the next chunk's products run */
+    /* For y on its way out, by chunks: else V's place is taken, which is filled anew the later. */
+    static constexpr int OWN_ROWS = SUMS || GROUPS == 1 ? 0 : BOTH ? 1 : GATES ? 0 : 2;
+    static constexpr bool OVER_V = GROUPS > 1 && GATES && !BOTH, COPIES = OWN_ROWS || OVER_V;
     static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
-    static constexpr int ROWS = (OWN_ROWS ? 2 * GROUPS : SECONDS) * TILE;
+    static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
     static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
     static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
-    static constexpr int SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
+    static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
     static_assert(BYTES <= MOST, "as many blocks as registers are for");
 };
 

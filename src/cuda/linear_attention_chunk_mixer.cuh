@@ -13,8 +13,11 @@ namespace attention_chunks
 template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     typedef attention_chunks::Ground<KEYS, PURPOSE> Ground;
     typedef typename Ground::Layout Layout;
-    static constexpr int SCANNED = Layout::PARTNER;                             /* of a stage */
-    static constexpr int PARTS = Layout::PAIRED ? 2 : 1, WIDTH = STEPS / PARTS; /* of P's columns: registers */
+    static constexpr int SCANNED = Layout::PARTNER; /* of a stage */
+    static constexpr int PARTS = Layout::SECONDS  ? 4
+                                 : Layout::PAIRED ? 2
+                                                  : 1,
+                         WIDTH = STEPS / PARTS; /* of P's columns: registers */
     using Ground::args;
     using Ground::arrive;
     using Ground::block_row;
@@ -171,7 +174,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         if (chunk >= first + TURNS_OF_MIX) {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().used[used & 1], phase(used));
-            if (thread == 0) fill(used + Layout::STAGES);
+            if (thread == 0 && !Layout::OVER_V) fill(used + Layout::STAGES);
         }
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
@@ -195,6 +198,11 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             shared_publish();
         }
         arrive(&signals().ready[chunk & 1]);
+        if (Layout::OVER_V && thread == 0 && chunk >= first + TURNS_OF_MIX) {
+            const int used = chunk - TURNS_OF_MIX;
+            barrier_wait(&signals().stored[used & 1], phase(used));
+            fill(used + Layout::STAGES);
+        }
     }
     __device__ __forceinline__ void run(int begin, int stop)
     {

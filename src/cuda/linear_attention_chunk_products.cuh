@@ -143,21 +143,25 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
 
     /* For the gates' gradients */
 
-    __device__ __forceinline__ uint32_t *kept_state(int chunk) const
+    __device__ __forceinline__ uint4 *kept_state(int chunk) const
     {
-        return args.states + place(chunk) * (KEYS / 4 * THREADS) + thread;
+        return (uint4 *)args.states + place(chunk) * (KEYS / 16 * THREADS) + thread;
     }
     __device__ __forceinline__ void keep_half(const KeySplit &state, int chunk, int half) const
     {
-        uint32_t *to = kept_state(chunk) + half * HALF * 4 * THREADS;
+        uint4 *to = kept_state(chunk) + half * HALF * THREADS;
 #pragma unroll
-        for (int i = 0; i < HALF * 4; i++) to[i * THREADS] = state.high[i / 4][i % 4];
+        for (int i = 0; i < HALF; i++)
+            to[i * THREADS] = uint4{state.high[i][0], state.high[i][1], state.high[i][2], state.high[i][3]};
     }
     __device__ __forceinline__ void recall_kept(uint32_t (&kept)[KEYS / 4], int chunk) const
     {
-        const uint32_t *from = kept_state(chunk);
+        const uint4 *from = kept_state(chunk);
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) kept[i] = from[i * THREADS];
+        for (int i = 0; i < KEYS / 16; i++) {
+            const uint4 words = from[i * THREADS];
+            kept[4 * i] = words.x, kept[4 * i + 1] = words.y, kept[4 * i + 2] = words.z, kept[4 * i + 3] = words.w;
+        }
     }
     /* <G, S>, by warp. */
     __device__ __forceinline__ void cross_states(const uint32_t (&kept)[KEYS / 4], const Decays &d, int chunk) const

@@ -122,21 +122,34 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         put_rows(rows, Y, d);
         store_rows(rows, args.y, first_value, args.values, chunk);
     }
-    /* By the copy engine, from rows that are the next chunk's but one. */
+    /* By the copy engine. */
     __device__ __forceinline__ void store_copied(const float (&Y)[32], const Decays &d, int chunk) const
     {
-        char *const rows = shared + Layout::ROW + ((chunk & 1) * Layout::GROUPS + group) * TILE;
+        const int turn = Layout::OWN_ROWS == 2 ? chunk & 1 : 0;
+        char *const rows = Layout::OVER_V ? stage(chunk) + Layout::V + group * TILE
+                                          : shared + Layout::Y_ROW + (turn * Layout::GROUPS + group) * TILE;
+        if (Layout::OWN_ROWS == 1) {
+            finish_stores();
+            meet(); /* the rows of the chunk before were read */
+        }
         put_rows(rows, Y, d);
         shared_publish();
-        if (thread == 0) stores_wait<0>();
-        meet(); /* these rows are there, and those of the chunk before were read */
+        if (Layout::OWN_ROWS == 2) finish_stores();
+        meet(); /* these rows are there, and of two those of the chunk before were read */
         if (thread > 0) return;
         tile_store(args.to, HeadTileAt{first_value, (int)course.time(chunk), head, (int)course.row}, rows);
         stores_commit();
     }
     __device__ __forceinline__ void finish_stores() const
     {
-        if (Layout::OWN_ROWS && thread == 0) stores_wait<0>();
+        if (Layout::COPIES && thread == 0) stores_wait<0>();
+    }
+    /* The place of the chunk before may be filled anew. */
+    __device__ __forceinline__ void give_place(int chunk) const
+    {
+        if (!Layout::OVER_V || chunk == this->first || thread > 0) return;
+        stores_wait<0>();
+        barrier_arrive(&signals().stored[(chunk - 1) & 1]);
     }
     __device__ __forceinline__ void store_rows(const char *rows, const rl_attention_view &to, int64_t lane,
                                                int64_t lanes, int chunk) const
@@ -236,6 +249,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             multiply_state(Y, low, q, 0);
             multiply_state(Y, high, q, 1);
             if (!LEAVES) add_inputs(steps, k);
+            give_place(chunk);
             products_wait<LEAVES ? 0 : 1>();
             low.stay();
             high.stay();
@@ -263,7 +277,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         hold(S);
         hold(Y);
         if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
-        if (wants_y && args.copies_y && Layout::OWN_ROWS)
+        if (wants_y && args.copies_y && Layout::COPIES)
             store_copied(Y, d, chunk);
         else if (wants_y && args.stages_y)
             store_staged(Y, d, chunk);
@@ -318,6 +332,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             run_products(chunk, wants_y);
         } else {
             mark_head();
+            give_place(chunk);
             run_steps(chunk, wants_y);
         }
         release(chunk);
@@ -326,6 +341,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void pass(int chunk)
     {
         await(chunk);
+        give_place(chunk);
         release(chunk);
     }
 
