@@ -14,6 +14,7 @@
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
 
 #include <machine/held.cuh>
+#include <machine/mma.cuh>
 
 #include "linear_attention_chunk_decays.cuh"
 
@@ -33,54 +34,68 @@ struct Columns {
      * Over the 8 threads that share them; each time a thread gives half of what it has and keeps the other, so that
      * it ends with the two of one block, which are its first.
      */
-    __device__ __forceinline__ int add_up(int thread)
+    template <int KEEP> __device__ __forceinline__ int add_up(int thread)
     {
-        int first = 0;
+        constexpr int AWAY = 4 * BLOCKS / KEEP;
+        const bool upper = thread & AWAY;
 #pragma unroll
-        for (int keep = BLOCKS, away = 4; keep >= 2; keep /= 2, away *= 2) {
-            const bool upper = thread & away;
-#pragma unroll
-            for (int i = 0; i < keep; i++) {
-                const float low = at[i], high = at[i + keep];
-                at[i] = (upper ? high : low) + __shfl_xor_sync(ALL, upper ? low : high, away);
-            }
-            first += upper ? keep : 0;
+        for (int i = 0; i < KEEP; i++) {
+            const float low = at[i], high = at[i + KEEP];
+            at[i] = (upper ? high : low) + __shfl_xor_sync(ALL, upper ? low : high, AWAY);
         }
-        return first / 2;
+        const int first = upper ? KEEP / 2 : 0;
+        if constexpr (KEEP > 2)
+            return first + add_up<KEEP / 2>(thread);
+        else
+            return first;
     }
     /* `to`: a warp's row of STEPS sums. */
     __device__ __forceinline__ void store(float *to, int thread) const
     {
         Columns own = *this;
         hold(own.at); /* or the compiler would choose halves by address, in memory */
-        const int block = own.add_up(thread);
+        const int block = own.add_up<BLOCKS>(thread);
         *(float2 *)(to + block * BLOCK + thread % 4 * 2) = float2{own.at[0], own.at[1]};
     }
 };
 
-/* N summed over j < t for the thread's rows s >= t, as its columns come by in the order of time. */
+/*
+ * N summed over j < t for a warp's 16 rows s >= t, as its columns come by in the order of time: of 16 of them a
+ * product with a triangle of ones, on top of what the ones before sum up to.
+ */
 struct Pairs {
+    static constexpr uint32_t ONES = 0x3f803f80; /* two, as bfloat16 numbers */
     Columns sums;
-    float so_far[2]; /* of a row, up to the block at hand */
+    float so_far[4]; /* of the thread's two rows, twice: as a product has them */
 
     __device__ __forceinline__ void clear()
     {
         sums.clear();
-        so_far[0] = so_far[1] = 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) so_far[i] = 0;
     }
-    /* Two neighbours of a row's block. */
-    __device__ __forceinline__ void take(float first, float second, int block, int upper, int row, int pair)
+    /* Of N the sum of two bfloat16 numbers, as operands of the warp's product; `row` is the thread's first. */
+    __device__ __forceinline__ void take(const uint32_t (&high)[4], const uint32_t (&low)[4], int turn, int row)
     {
-        float until = first + second;
-        float other = __shfl_up_sync(ALL, until, 1, 4);
-        if (pair >= 1) until += other;
-        other = __shfl_up_sync(ALL, until, 2, 4);
-        if (pair >= 2) until += other;
-        other = __shfl_up_sync(ALL, until, 1, 4);
-        const float before = so_far[upper] + (pair > 0 ? other : 0), column = block * BLOCK + pair * 2;
-        sums.at[2 * block] += column <= row ? before : 0;
-        sums.at[2 * block + 1] += column + 1 <= row ? before + first : 0;
-        so_far[upper] += __shfl_sync(ALL, until, 3, 4);
+        const int pair = (int)threadIdx.x % 4, place = (int)threadIdx.x % 32 / 4;
+        const uint32_t triangle = (2 * pair < place ? ONES & 0xffffu : 0) | (2 * pair + 1 < place ? ONES << 16 : 0);
+        const uint32_t first[2] = {triangle, 0}, second[2] = {ONES, triangle}, all[2] = {ONES, ONES};
+        take_block(high, low, first, 2 * turn, row, pair);
+        take_block(high, low, second, 2 * turn + 1, row, pair);
+        product_of_warp<BF16>(so_far, high, all);
+        product_of_warp<BF16>(so_far, low, all);
+    }
+    __device__ __forceinline__ void take_block(const uint32_t (&high)[4], const uint32_t (&low)[4],
+                                               const uint32_t (&ones)[2], int block, int row, int pair)
+    {
+        const int column = block * BLOCK + pair * 2;
+        float before[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) before[i] = so_far[i];
+        product_of_warp<BF16>(before, high, ones);
+        product_of_warp<BF16>(before, low, ones);
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums.at[2 * block + i % 2] += column + i % 2 <= row + i / 2 * 8 ? before[i] : 0;
     }
 };
 

@@ -23,33 +23,45 @@ constexpr int ROW = WIDE * 2, PIECE = 16, TURN = 16, TURNS = STEPS / TURN; /* a 
 constexpr int SHARED_OF_ONE = 227 << 10, SHARED_OF_TWO = 113 << 10;        /* for a block of one or two */
 
 /* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
- * segment's sum. */
-enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM };
+ * segment's sum, and for a state that is given out. */
+enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM, SUM_OF_STATE };
 
-/* Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used. */
+constexpr int MOST_STAGES = 6; /* chunks that are there, or on their way: sums have time for little else */
+
+/*
+ * Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used.  For an answer by a
+ * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
+ * out.
+ */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX];
+    uint64_t full[MOST_STAGES], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
+    bool fits[2]; /* by the group that shares */
 };
 
 constexpr int DECAYS_ROOM = ((int)sizeof(Decays) + 1023) / 1024 * 1024; /* tiles behind it are aligned */
 
 /* Shared memory, in bytes from its begin; the partner's tiles are there for gates' gradients only. */
 template <int KEYS, Purpose PURPOSE> struct Layout {
-    static constexpr bool SUMS = PURPOSE == SUM, BOTH = PURPOSE == READ_BOTH;
+    static constexpr bool SUMS = PURPOSE == SUM || PURPOSE == SUM_OF_STATE, BOTH = PURPOSE == READ_BOTH;
     static constexpr bool PAIRED = BOTH || PURPOSE == READ_GRADIENTS, GATES = PAIRED || PURPOSE == READ_STATES;
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
     static constexpr int DECAYS = PARTNER + (GATES ? GROUPS * TILE : 0), STAGE = DECAYS + DECAYS_ROOM;
+    static constexpr int SECONDS = BOTH && GROUPS > 1 ? 1 : 0, WARPGROUPS = GROUPS + SECONDS + 1; /* and the mixer */
     static constexpr int MIXES = SUMS ? 0 : BOTH ? 2 * TILE : TILE;
-    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0, ROWS = BOTH && GROUPS > 1 ? GROUPS *TILE : 0;
+    /* For y on its way out, by chunks: else V's place is taken, which is filled anew the later. */
+    static constexpr int OWN_ROWS = SUMS || GROUPS == 1 ? 0 : BOTH ? 1 : GATES ? 0 : 2;
+    static constexpr bool OVER_V = GROUPS > 1 && GATES && !BOTH, COPIES = OWN_ROWS || OVER_V;
+    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
+    static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
-    static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
+    static constexpr int FIT = (MOST - REST) / STAGE, STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
     static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
-    static constexpr int SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
-    static_assert(BYTES <= MOST, "as many blocks as registers are for");
+    static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
+    static_assert(BYTES <= MOST && STAGES >= 2, "as many blocks as registers are for");
 };
 
 __device__ inline float low_of(uint32_t word)
@@ -92,7 +104,7 @@ __device__ inline uint64_t steps_at(const char *tiles, int turn)
 template <int KEYS, Purpose PURPOSE> struct Ground {
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
     static constexpr bool SUMS = Layout::SUMS, GATES = Layout::GATES, PAIRED = Layout::PAIRED, BOTH = Layout::BOTH;
-    static constexpr bool LEAVES = SUMS || PURPOSE == ANSWER_AND_STATE;
+    static constexpr bool LEAVES = PURPOSE == SUM_OF_STATE || PURPOSE == ANSWER_AND_STATE;
     const rl_chunks_args &args;
     const Course course;
     const int sequence, head, group, first_value;
@@ -175,9 +187,9 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
     }
 
     /* For the gates' gradients: the chunk's place, by the order of the recurrence itself. */
-    __device__ __forceinline__ int64_t place(int chunk) const
+    __device__ __forceinline__ int64_t place(int chunk, int slab = 0) const
     {
-        const int64_t line = (int64_t)head * args.slabs + first_value / VALUES;
+        const int64_t line = (int64_t)head * args.slabs + first_value / VALUES + slab;
         return place_of(args, course, sequence, line, args.backward ? course.chunks - 1 - chunk : chunk);
     }
     __device__ __forceinline__ float *sums_at(int chunk, Kind kind) const

@@ -13,8 +13,11 @@ namespace attention_chunks
 template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     typedef attention_chunks::Ground<KEYS, PURPOSE> Ground;
     typedef typename Ground::Layout Layout;
-    static constexpr int SCANNED = Layout::PARTNER;                             /* of a stage */
-    static constexpr int PARTS = Layout::PAIRED ? 2 : 1, WIDTH = STEPS / PARTS; /* of P's columns: registers */
+    static constexpr int SCANNED = Layout::PARTNER; /* of a stage */
+    static constexpr int PARTS = Layout::SECONDS  ? 4
+                                 : Layout::PAIRED ? 2
+                                                  : 1,
+                         WIDTH = STEPS / PARTS; /* of P's columns: registers */
     using Ground::args;
     using Ground::arrive;
     using Ground::block_row;
@@ -33,6 +36,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::PAIRED;
     using Ground::partner;
     using Ground::phase;
+    using Ground::place;
     using Ground::row;
     using Ground::sequence;
     using Ground::signals;
@@ -45,7 +49,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     const int q_head, k_head, v_head, partner_head;
 
     __device__ Mixer(const rl_chunks_args &args, int sequence, int head, int first_value, char *shared)
-        : Ground(args, sequence, head, Layout::GROUPS, first_value, shared), q_head(head / (int)args.q_share),
+        : Ground(args, sequence, head, Layout::WARPGROUPS - 1, first_value, shared), q_head(head / (int)args.q_share),
           k_head(head / (int)args.k_share), v_head(head / (int)args.v_share),
           partner_head(GATES ? head / (int)args.partner_share : 0)
     {
@@ -73,6 +77,30 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             if (GATES)
                 tile_load(to + Layout::PARTNER + group * TILE, args.partner,
                           HeadTileAt{lane, time, partner_head, row}, full);
+        }
+    }
+    /*
+     * What comes next, as far as the second-level cache: where a chunk is filled but one ahead, its latency shows,
+     * and the states that the walk of dq has kept are loaded late.  By one thread.
+     */
+    __device__ __forceinline__ void fetch(int chunk) const
+    {
+        if (!PAIRED || Layout::GROUPS == 1 || chunk >= end) return;
+        const int bytes = KEYS * VALUES * 2;
+        for (int group = 0; group < Layout::GROUPS && first_value + group * VALUES < args.values; group++)
+            bytes_prefetch((const char *)args.states + place(chunk, group) * bytes, bytes);
+        if (Layout::STAGES > 2) return;
+        const int time = (int)course.time(chunk), row = (int)course.row;
+#pragma unroll
+        for (int panel = 0; panel < Layout::PANELS; panel++) {
+            tile_prefetch(args.k, HeadTileAt{panel * WIDE, time, k_head, row});
+            tile_prefetch(args.q, HeadTileAt{panel * WIDE, time, q_head, row});
+        }
+#pragma unroll
+        for (int group = 0; group < Layout::GROUPS; group++) {
+            const int lane = first_value + group * VALUES;
+            tile_prefetch(args.v, HeadTileAt{lane, time, v_head, row});
+            tile_prefetch(args.partner, HeadTileAt{lane, time, partner_head, row});
         }
     }
     /* Rows of a packed tile that are another sequence's. */
@@ -141,7 +169,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         for (int upper = 0; upper < 2; upper++) after[upper] = d.after[value_row(upper)];
 #pragma unroll
         for (int column = 0; column < WIDTH / BLOCK; column += 2) {
-            uint32_t words[4], others[4];
+            uint32_t words[4], others[4], high[4], low[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const int block = begin + column + k / 2, upper = k % 2, own = warp() * 2 + upper;
@@ -156,9 +184,9 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
                 if (BOTH) others[k] = pack_bfloats(M[at] * decay.x, M[at + 1] * decay.y);
                 if (!PAIRED) continue;
                 const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
-                pairs.take(first * M[at] * factor.x, second * M[at + 1] * factor.y, block, upper, value_row(upper),
-                           pair());
+                split(first * M[at] * factor.x, second * M[at + 1] * factor.y, high[k], low[k]);
             }
+            if (PAIRED) pairs.take(high, low, (begin + column) / 2, value_row(0));
             char *const to = block_row(mix(chunk), begin + column, false);
             matrices_store<4, false>(to, words);
             if (BOTH) matrices_store<4, false>(to + TILE, others);
@@ -171,8 +199,9 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         if (chunk >= first + TURNS_OF_MIX) {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().used[used & 1], phase(used));
-            if (thread == 0) fill(used + Layout::STAGES);
+            if (thread == 0 && !Layout::OVER_V) fill(used + Layout::STAGES);
         }
+        if (thread == 0) fetch(chunk + 1);
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
         clear_rows(chunk);
@@ -185,15 +214,21 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             Pairs pairs;
             if (PAIRED) pairs.clear();
             weigh_steps(P, M, pairs, d, chunk, 0);
-            if (PARTS > 1) {
-                multiply_steps(P, M, chunk, 1);
+#pragma unroll
+            for (int part = 1; part < PARTS; part++) {
+                multiply_steps(P, M, chunk, part);
                 await_steps(P, M);
-                weigh_steps(P, M, pairs, d, chunk, 1);
+                weigh_steps(P, M, pairs, d, chunk, part);
             }
             if (PAIRED) pairs.sums.store(sums_at(chunk, PAIRS), thread);
             shared_publish();
         }
         arrive(&signals().ready[chunk & 1]);
+        if (Layout::OVER_V && thread == 0 && chunk >= first + TURNS_OF_MIX) {
+            const int used = chunk - TURNS_OF_MIX;
+            barrier_wait(&signals().stored[used & 1], phase(used));
+            fill(used + Layout::STAGES);
+        }
     }
     __device__ __forceinline__ void run(int begin, int stop)
     {

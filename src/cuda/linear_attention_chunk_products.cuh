@@ -143,21 +143,25 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
 
     /* For the gates' gradients */
 
-    __device__ __forceinline__ uint32_t *kept_state(int chunk) const
+    __device__ __forceinline__ uint4 *kept_state(int chunk) const
     {
-        return args.states + place(chunk) * (KEYS / 4 * THREADS) + thread;
+        return (uint4 *)args.states + place(chunk) * (KEYS / 16 * THREADS) + thread;
     }
     __device__ __forceinline__ void keep_half(const KeySplit &state, int chunk, int half) const
     {
-        uint32_t *to = kept_state(chunk) + half * HALF * 4 * THREADS;
+        uint4 *to = kept_state(chunk) + half * HALF * THREADS;
 #pragma unroll
-        for (int i = 0; i < HALF * 4; i++) to[i * THREADS] = state.high[i / 4][i % 4];
+        for (int i = 0; i < HALF; i++)
+            to[i * THREADS] = uint4{state.high[i][0], state.high[i][1], state.high[i][2], state.high[i][3]};
     }
     __device__ __forceinline__ void recall_kept(uint32_t (&kept)[KEYS / 4], int chunk) const
     {
-        const uint32_t *from = kept_state(chunk);
+        const uint4 *from = kept_state(chunk);
 #pragma unroll
-        for (int i = 0; i < KEYS / 4; i++) kept[i] = from[i * THREADS];
+        for (int i = 0; i < KEYS / 16; i++) {
+            const uint4 words = from[i * THREADS];
+            kept[4 * i] = words.x, kept[4 * i + 1] = words.y, kept[4 * i + 2] = words.z, kept[4 * i + 3] = words.w;
+        }
     }
     /* <G, S>, by warp. */
     __device__ __forceinline__ void cross_states(const uint32_t (&kept)[KEYS / 4], const Decays &d, int chunk) const
@@ -198,49 +202,15 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
         }
         sums.store(to, thread);
     }
-    /* The other answer, Z = partner S of the group's keys; S is in shared memory as bfloat16 numbers, by its values.
-     */
-    __device__ __forceinline__ char *state_tile(int panel, int of) const
-    {
-        return shared + Layout::STATE + (panel * Layout::GROUPS + of) * TILE;
-    }
+    /* S as bfloat16 numbers in shared memory, by its values, for the other answer. */
     __device__ __forceinline__ void share_half(const KeySplit &state, int half) const
     {
+        char *const tiles = shared + Layout::STATE + group * TILE;
 #pragma unroll
         for (int i = 0; i < HALF; i++) {
             const int turn = half * HALF + i;
-            matrices_store<4, false>(block_row(state_tile(turn / 4, group), turn % 4 * 2, false), state.high[i]);
-        }
-    }
-    __device__ __forceinline__ void multiply_partner(float (&Z)[32], const char *partner) const
-    {
-        products_fence();
-#pragma unroll
-        for (int turn = 0; turn < Layout::GROUPS * TURNS; turn++)
-            product_of_tiles<BF16, STEPS, false, true>(Z, keys_at(partner, turn),
-                                                       steps_at(state_tile(group, 0), turn), turn > 0);
-        products_commit();
-    }
-    __device__ __forceinline__ void multiply_pairs(float (&Z)[32], const char *k, int chunk) const
-    {
-        products_fence();
-#pragma unroll
-        for (int turn = 0; turn < TURNS; turn++)
-            product_of_tiles<BF16, STEPS, true, true>(Z, steps_at(mix(chunk) + TILE, turn),
-                                                      steps_at(k + group * TILE, turn), true);
-        products_commit();
-    }
-    __device__ __forceinline__ void decay_others(float (&Z)[32], const Decays &d) const
-    {
-#pragma unroll
-        for (int upper = 0; upper < 2; upper++) {
-            const int row = value_row(upper);
-            const float decay = d.until[row] * d.before[row / BLOCK];
-#pragma unroll
-            for (int block = 0; block < BLOCKS; block++) {
-                Z[block * 4 + upper * 2] *= decay;
-                Z[block * 4 + upper * 2 + 1] *= decay;
-            }
+            char *const tile = tiles + turn / 4 * (Layout::GROUPS * TILE);
+            matrices_store<4, false>(block_row(tile, turn % 4 * 2, false), state.high[i]);
         }
     }
 

@@ -38,9 +38,13 @@ template <int KEYS, Purpose PURPOSE> struct State : Ground<KEYS, PURPOSE> {
     }
     __device__ __forceinline__ void load_state()
     {
+        if (!args.start.data) {
+            clear_state();
+            return;
+        }
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {
-            const int64_t at = args.start.data ? state_at(args.start, i) : -1;
+            const int64_t at = state_at(args.start, i);
             S[i] = at < 0 ? 0 : load_any<float>(args.start.data, args.start.dtype, at);
         }
     }
@@ -89,13 +93,14 @@ template <int KEYS, Purpose PURPOSE> struct State : Ground<KEYS, PURPOSE> {
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) S[i] = part[i * THREADS + thread];
     }
-    /* S = decay S + part */
+    /* S = decay S + part, with the decay as the sum of two floats. */
     __device__ __forceinline__ void fold_state(double decay, bool resets, const float *part)
     {
+        const float high = (float)decay, low = isfinite(high) ? (float)(decay - (double)high) : 0;
 #pragma unroll
         for (int i = 0; i < KEYS / 2; i++) {
             const float own = part[i * THREADS + thread];
-            S[i] = resets ? own : (float)(decay * (double)S[i] + (double)own);
+            S[i] = resets ? own : fmaf(high, S[i], fmaf(low, S[i], own));
         }
     }
 

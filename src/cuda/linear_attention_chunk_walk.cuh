@@ -15,8 +15,7 @@
  * such numbers, whose products are added, but to one where gates' gradients are wanted; Vᵀ e w to one, but to two
  * where the state is given out.
  *
- * With dv the walk of dk answers once more: Z = K' S · b_t + Mᵀ K, by steps, where K' is the partner and M = V K'ᵀ ·
- * D w.
+ * With dv the walk of dk answers once more (linear_attention_chunk_other.cuh).
  *
  * Where products may not be used, for the gates' sake (linear_attention_chunk_decays.cuh) or because numbers are so
  * large, or not finite, that a sum could overflow, the chunk is run step by step in the loop's own order.
@@ -24,6 +23,7 @@
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_WALK_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_WALK_CUH
 
+#include "linear_attention_chunk_other.cuh"
 #include "linear_attention_chunk_products.cuh"
 
 namespace attention_chunks
@@ -34,7 +34,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     typedef typename Products::Layout Layout;
     typedef typename Products::KeySplit KeySplit;
     typedef typename Products::StepSplit StepSplit;
-    static constexpr int ALL_GROUPS = Layout::GROUPS + 2; /* the barrier of those that hold states */
+    static constexpr bool HERE = Products::BOTH && Layout::SECONDS == 0; /* the group makes the other answer, too */
+    static constexpr bool SHARES = Layout::SECONDS > 0;
     using Products::add_inputs;
     using Products::args;
     using Products::arrive;
@@ -44,7 +45,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::course;
     using Products::cross_states;
     using Products::decay_answers;
-    using Products::decay_others;
     using Products::decay_state;
     using Products::decays;
     using Products::first_value;
@@ -59,8 +59,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::mark_head;
     using Products::meet;
     using Products::multiply_mix;
-    using Products::multiply_pairs;
-    using Products::multiply_partner;
     using Products::multiply_state;
     using Products::pair;
     using Products::PAIRED;
@@ -102,10 +100,9 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 store_number(course.at(args.y, head, step + n) + value * args.y.lane, Y[i] * d.factor[row]);
         }
     }
-    /* By way of shared memory, where the group's V was, into rows as they lie; 16 bytes a thread. */
-    __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
+    /* Into rows of shared memory; a warp's columns are those of its values. */
+    __device__ __forceinline__ void put_rows(char *rows, const float (&Y)[32], const Decays &d) const
     {
-        char *const rows = stage(chunk) + Layout::V + group * TILE; /* a warp's columns are those of its values */
 #pragma unroll
         for (int column = 0; column < BLOCKS; column += 2) {
             uint32_t words[4];
@@ -117,7 +114,42 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             }
             matrices_store<4, true>(block_row(rows, column, true), words);
         }
+    }
+    /* By way of shared memory, where the group's V was, into rows as they lie; 16 bytes a thread. */
+    __device__ __forceinline__ void store_staged(const float (&Y)[32], const Decays &d, int chunk) const
+    {
+        char *const rows = stage(chunk) + Layout::V + group * TILE;
+        put_rows(rows, Y, d);
         store_rows(rows, args.y, first_value, args.values, chunk);
+    }
+    /* By the copy engine. */
+    __device__ __forceinline__ void store_copied(const float (&Y)[32], const Decays &d, int chunk) const
+    {
+        const int turn = Layout::OWN_ROWS == 2 ? chunk & 1 : 0;
+        char *const rows = Layout::OVER_V ? stage(chunk) + Layout::V + group * TILE
+                                          : shared + Layout::Y_ROW + (turn * Layout::GROUPS + group) * TILE;
+        if (Layout::OWN_ROWS == 1) {
+            finish_stores();
+            meet(); /* the rows of the chunk before were read */
+        }
+        put_rows(rows, Y, d);
+        shared_publish();
+        if (Layout::OWN_ROWS == 2) finish_stores();
+        meet(); /* these rows are there, and of two those of the chunk before were read */
+        if (thread > 0) return;
+        tile_store(args.to, HeadTileAt{first_value, (int)course.time(chunk), head, (int)course.row}, rows);
+        stores_commit();
+    }
+    __device__ __forceinline__ void finish_stores() const
+    {
+        if (Layout::COPIES && thread == 0) stores_wait<0>();
+    }
+    /* The place of the chunk before may be filled anew. */
+    __device__ __forceinline__ void give_place(int chunk) const
+    {
+        if (!Layout::OVER_V || chunk == this->first || thread > 0) return;
+        stores_wait<0>();
+        barrier_arrive(&signals().stored[(chunk - 1) & 1]);
     }
     __device__ __forceinline__ void store_rows(const char *rows, const rl_attention_view &to, int64_t lane,
                                                int64_t lanes, int chunk) const
@@ -134,23 +166,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
                 *(uint4 *)((bf16 *)to.data + course.at(to, head, step + n) + lane + piece * 8) =
                     *(const uint4 *)piece_of((char *)rows, row, piece);
         }
-    }
-    /* Of the other answer, whose rows are steps. */
-    __device__ __forceinline__ void store_others(const float (&Z)[32], const Decays &d, int chunk) const
-    {
-        char *const rows = shared + Layout::ROW + group * TILE;
-        const float factors[2] = {d.factor[value_row(0)], d.factor[value_row(1)]};
-#pragma unroll
-        for (int column = 0; column < BLOCKS; column += 2) {
-            uint32_t words[4];
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const int at = (column + k / 2) * 4 + k % 2 * 2;
-                words[k] = pack_bfloats(Z[at] * factors[k % 2], Z[at + 1] * factors[k % 2]);
-            }
-            matrices_store<4, false>(block_row(rows, column, false), words);
-        }
-        store_rows(rows, args.other, group * WIDE, args.keys, chunk);
     }
 
     /*
@@ -218,7 +233,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     {
         const Decays &d = decays(chunk);
         char *const q = stage(chunk), *const k = q + Layout::K, *const v = q + Layout::V;
-        float Y[32], Z[32];
+        float Y[32];
+        Other<KEYS, PURPOSE> other(*this, 0);
         uint32_t V[TURNS][4];
         StepSplit steps;
         {
@@ -233,6 +249,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             multiply_state(Y, low, q, 0);
             multiply_state(Y, high, q, 1);
             if (!LEAVES) add_inputs(steps, k);
+            give_place(chunk);
             products_wait<LEAVES ? 0 : 1>();
             low.stay();
             high.stay();
@@ -244,33 +261,32 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         }
         decay_answers(Y, d);
         if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), partner(chunk), d, true);
-        if (BOTH) hold(Z);
-        if (BOTH) multiply_partner(Z, partner(chunk)); /* behind the sums, for registers' sake */
+        if (HERE) other.multiply_state(chunk); /* behind the sums, for registers' sake */
         load_values(V, v);
         hold(Y);
         multiply_mix(Y, V, chunk);
         grow(d);
-        if (BOTH) {
+        if (HERE) {
             products_wait<1>();
-            hold(Z);
-            decay_others(Z, d);
-            hold(Z);
-            multiply_pairs(Z, k, chunk);
+            other.decay(d);
+            other.multiply_pairs(chunk);
         }
-        products_wait<BOTH ? 1 : 0>();
+        products_wait<HERE ? 1 : 0>();
         steps.stay();
         hold(V);
         hold(S);
         hold(Y);
         if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
-        if (wants_y && args.stages_y)
+        if (wants_y && args.copies_y && Layout::COPIES)
+            store_copied(Y, d, chunk);
+        else if (wants_y && args.stages_y)
             store_staged(Y, d, chunk);
         else if (wants_y)
             store_plain(Y, d, chunk);
-        if (BOTH) {
+        if (HERE) {
             products_wait<0>();
-            hold(Z);
-            if (wants_y) store_others(Z, d, chunk);
+            meet(); /* all have read the state, whose place the rows take */
+            if (wants_y) other.store(d, chunk);
         }
     }
     __device__ __forceinline__ void share_state(const KeySplit &low, const KeySplit &high) const
@@ -278,14 +294,21 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         share_half(low, 0);
         share_half(high, 1);
         shared_publish();
-        barrier_meet_numbered(ALL_GROUPS, Layout::GROUPS * THREADS); /* the state is there, of all groups */
+        if (SHARES)
+            arrive(&signals().shared);
+        else
+            meet(); /* the state is there */
     }
-    /* Where all groups take part in an answer they decide alike; by then none needs the state that they shared. */
+    /* Once the other warpgroup has read what was shared before. */
+    __device__ __forceinline__ void tell(int chunk, bool fits) const
+    {
+        if (chunk > this->first) barrier_wait(&signals().taken, (chunk - 1 - this->first) & 1);
+        if (thread == 0) signals().fits[group] = fits;
+        if (!fits) arrive(&signals().shared);
+    }
     __device__ __forceinline__ bool is_welcome(int chunk)
     {
-        const bool fits = is_small(decays(chunk).most_state);
-        if (!BOTH) return __all_sync(ALL, fits); /* they agree, and so the compiler knows it */
-        return !barrier_meet_any_numbered(ALL_GROUPS, Layout::GROUPS * THREADS, !fits);
+        return __all_sync(ALL, is_small(decays(chunk).most_state)); /* they agree, and so the compiler knows it */
     }
     __device__ __forceinline__ void await(int chunk)
     {
@@ -303,10 +326,13 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         if (PAIRED) recall_kept(kept, chunk); /* ahead of the wait: it takes as long */
         await(chunk);
         if (PAIRED) cross_states(kept, decays(chunk), chunk);
-        if (is_welcome(chunk)) {
+        const bool fits = is_welcome(chunk);
+        if (SHARES) tell(chunk, fits);
+        if (fits) {
             run_products(chunk, wants_y);
         } else {
             mark_head();
+            give_place(chunk);
             run_steps(chunk, wants_y);
         }
         release(chunk);
@@ -315,22 +341,41 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void pass(int chunk)
     {
         await(chunk);
+        give_place(chunk);
         release(chunk);
     }
 
-    /* The sum alone: what the chunk adds to the state that enters; false where products may not be used. */
-    __device__ __forceinline__ bool add(int chunk)
+    /*
+     * The sum alone: what chunks add to the state that enters, each weighed while the products of the one before run.
+     * Returns the first chunk that is not in it: the end, or one where products may not be used, by then awaited.
+     */
+    template <class Fate> __device__ __forceinline__ int sum_up(Fate &fate, int end)
     {
-        const Decays &d = decays(chunk);
-        StepSplit steps;
-        if (!is_welcome(chunk)) return false;
-        start_state(steps, stage(chunk) + Layout::V, d);
-        add_inputs(steps, stage(chunk) + Layout::K);
-        grow(d);
-        products_wait<0>();
-        steps.stay();
-        hold(S);
-        return true;
+        StepSplit next;
+        int chunk = this->first;
+        if (chunk == end) return end;
+        await(chunk);
+        weigh_values(next, stage(chunk) + Layout::V, decays(chunk));
+#pragma unroll 1
+        for (; chunk < end; chunk++) {
+            const Decays &d = decays(chunk);
+            StepSplit steps = next;
+            if (!is_welcome(chunk)) break;
+            decay_state(d);
+            steps.stay();
+            add_inputs(steps, stage(chunk) + Layout::K);
+            grow(d);
+            fate.take(d);
+            if (chunk + 1 < end) {
+                await(chunk + 1);
+                weigh_values(next, stage(chunk + 1) + Layout::V, decays(chunk + 1));
+            }
+            products_wait<0>();
+            steps.stay();
+            hold(S);
+            release(chunk);
+        }
+        return chunk;
     }
 };
 

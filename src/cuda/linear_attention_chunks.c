@@ -18,7 +18,7 @@ static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states and sums f
 
 /* One walk, before it is known whether the kernels take it. */
 typedef struct plan {
-    const rill_tensor *q, *k, *v;
+    const rill_tensor *q, *k, *v, *y;
     rl_chunks_args args;
 } plan;
 
@@ -91,6 +91,8 @@ static bool make_plan(rill_context *context, plan *p)
     if (!is_sized(a) || !is_copyable(p->q) || !is_copyable(p->k) || !is_copyable(p->v)) return false;
     a->segments = segments_of(context, a);
     a->stages_y = a->y.data && is_stageable(&a->y, a->values);
+    a->copies_y =
+        a->stages_y && a->y.data == p->y->data && !a->offsets && is_copyable(p->y) && describe(context, p->y, &a->to);
     return describe(context, p->q, &a->q) && describe(context, p->k, &a->k) && describe(context, p->v, &a->v);
 }
 
@@ -113,7 +115,7 @@ static rill_status launch_kernel(rill_context *context, rl_chunks_args *a, rl_ch
     int64_t groups = rl_chunks_groups(a->keys), lines = a->sequences * a->heads * rl_quotient_up(a->slabs, groups);
     void *arguments[] = {a};
     return rl_cuda_launch_early(context, rl_chunks_kernel(a->keys, purpose), lines * segments, 1,
-                                (int)(groups + 1) * RL_CHUNKS_THREADS, rl_chunks_shared(a->keys, purpose), arguments,
+                                rl_chunks_threads(a->keys, purpose), rl_chunks_shared(a->keys, purpose), arguments,
                                 what);
 }
 
@@ -138,7 +140,8 @@ static rill_status launch(rill_context *context, rl_chunks_args *a, rl_chunks_pu
     rill_status status = take_parts(context, a);
     if (status == RILL_OK) status = launch_decays(context, a);
     if (status == RILL_OK && a->segments > 1)
-        status = launch_kernel(context, a, RL_CHUNKS_SUM, a->segments - 1, "linear_attention: launch of sums");
+        status = launch_kernel(context, a, a->end.data ? RL_CHUNKS_SUM_OF_STATE : RL_CHUNKS_SUM, a->segments - 1,
+                               "linear_attention: launch of sums");
     if (status != RILL_OK) return status;
     if (purpose == RL_CHUNKS_Y && a->end.data) purpose = RL_CHUNKS_Y_AND_STATE;
     return launch_kernel(context, a, purpose, a->segments, "linear_attention: launch of a walk by chunks");
@@ -172,7 +175,7 @@ static bool is_welcome(const rill_context *context, int64_t length, int64_t sequ
 
 rill_status rl_cuda_attention_chunks(rill_context *context, const rl_linear_attention_problem *p, bool *taken)
 {
-    plan walk = {.q = &p->q, .k = &p->k, .v = &p->v, .args = {COMMON_OF(p, p->reverse)}};
+    plan walk = {.q = &p->q, .k = &p->k, .v = &p->v, .y = &p->y, .args = {COMMON_OF(p, p->reverse)}};
     rl_chunks_args *a = &walk.args;
     a->keys = p->keys, a->values = p->values;
     a->q_share = a->k_share = p->heads / p->query_heads;
@@ -214,7 +217,7 @@ static rill_status take_rows(rill_context *context, const rl_linear_attention_ba
 
 static plan dq_plan(const rl_linear_attention_backward_problem *p, const rl_attention_view *y)
 {
-    plan walk = {.q = &p->dy, .k = &p->v, .v = &p->k, .args = {COMMON_OF(p, p->reverse)}};
+    plan walk = {.q = &p->dy, .k = &p->v, .v = &p->k, .y = &p->dq, .args = {COMMON_OF(p, p->reverse)}};
     rl_chunks_args *a = &walk.args;
     a->keys = p->values, a->values = p->keys;
     a->v_share = a->partner_share = p->heads / p->query_heads;
@@ -228,7 +231,7 @@ static plan dq_plan(const rl_linear_attention_backward_problem *p, const rl_atte
 
 static plan dk_plan(const rl_linear_attention_backward_problem *p, const rl_attention_view *y)
 {
-    plan walk = {.q = &p->v, .k = &p->dy, .v = &p->q, .args = {COMMON_OF(p, !p->reverse)}};
+    plan walk = {.q = &p->v, .k = &p->dy, .v = &p->q, .y = &p->dk, .args = {COMMON_OF(p, !p->reverse)}};
     rl_chunks_args *a = &walk.args;
     a->keys = p->values, a->values = p->keys;
     a->v_share = a->partner_share = p->heads / p->query_heads;
@@ -244,7 +247,7 @@ static plan dk_plan(const rl_linear_attention_backward_problem *p, const rl_atte
 
 static plan dv_plan(const rl_linear_attention_backward_problem *p)
 {
-    plan walk = {.q = &p->k, .k = &p->q, .v = &p->dy, .args = {COMMON_OF(p, !p->reverse)}};
+    plan walk = {.q = &p->k, .k = &p->q, .v = &p->dy, .y = &p->dv, .args = {COMMON_OF(p, !p->reverse)}};
     rl_chunks_args *a = &walk.args;
     a->keys = p->keys, a->values = p->values;
     a->q_share = a->k_share = p->heads / p->query_heads;
@@ -363,7 +366,8 @@ cudaError_t rl_cuda_prepare_attention(rl_cuda_state *state)
                         cudaFuncGetAttributes(&attributes, rl_chunks_kernel(WIDE, RL_CHUNKS_SUM)) == cudaSuccess &&
                         attributes.binaryVersion == 90;
     for (int keys = WIDE; keys <= RL_CHUNKS_MOST_KEYS && state->multiplies; keys += WIDE)
-        for (rl_chunks_purpose purpose = RL_CHUNKS_Y; purpose <= RL_CHUNKS_SUM && error == cudaSuccess; purpose++)
+        for (rl_chunks_purpose purpose = RL_CHUNKS_Y; purpose <= RL_CHUNKS_SUM_OF_STATE && error == cudaSuccess;
+             purpose++)
             error = rl_cuda_allow(state, rl_chunks_kernel(keys, purpose), rl_chunks_shared(keys, purpose));
     return error;
 }

@@ -37,7 +37,8 @@ enum {
 
 /*
  * What a walk is for: y alone, or with the state that leaves, or y of dq, or of dk, with what the gates' gradients
- * need; of dk with dv, too; or a segment's sum.
+ * need; of dk with dv, too; or a segment's sum, and for a state
+ * that is given out.
  */
 typedef enum rl_chunks_purpose {
     RL_CHUNKS_Y,
@@ -45,7 +46,8 @@ typedef enum rl_chunks_purpose {
     RL_CHUNKS_DQ,
     RL_CHUNKS_DK,
     RL_CHUNKS_DK_AND_DV,
-    RL_CHUNKS_SUM
+    RL_CHUNKS_SUM,
+    RL_CHUNKS_SUM_OF_STATE
 } rl_chunks_purpose;
 
 /* What a segment of time is: no state passes it; it cannot be told by a sum, and must be walked. */
@@ -70,6 +72,8 @@ typedef struct rl_chunks_args {
     bool gate_is_log, down, backward;
     bool weighs_values; /* in the loop's order the k factor multiplies v */
     bool stages_y;      /* y is bfloat16, and 8 neighbours are one aligned access */
+    bool copies_y;      /* the copy engine can store y */
+    CUtensorMap to;     /* y, then */
 
     void *gates; /* their products, by head and chunk, as the kernel of gates leaves them */
 
@@ -117,7 +121,7 @@ static inline int64_t rl_chunks_groups(int64_t keys)
 }
 
 /*
- * Take an rl_chunks_args and RL_CHUNKS_THREADS threads for each group and once more; a block has rl_chunks_groups
+ * Take an rl_chunks_args and rl_chunks_threads; a block has rl_chunks_groups
  * slabs of one segment of one head: all slabs of a head by that many x heads x sequences x segments of them, slabs
  * first.  The kernel of sums is for the segments but the last.  They run where the device's capability is 9.0 and
  * rl_chunks_has_products says that this build has code for it.
@@ -128,6 +132,7 @@ const void *rl_chunks_decays_kernel(void);
 size_t rl_chunks_decays_bytes(void); /* of a chunk; the kernel's shared memory, too */
 
 size_t rl_chunks_shared(int64_t keys, rl_chunks_purpose purpose);
+int rl_chunks_threads(int64_t keys, rl_chunks_purpose purpose);
 bool rl_chunks_has_products(void);
 
 /* Takes an rl_chunks_gates_args: [sequences x heads] blocks by any number of rows, whole warps. */
