@@ -40,7 +40,6 @@ namespace selective_scan
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
 constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
 constexpr int AHEAD = 2;      /* tiles between a fetch and what it brings near */
-constexpr int ANCHORED = 16;  /* steps of the fast order between accurate states */
 constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
 /* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */
@@ -86,7 +85,8 @@ template <typename Acc, typename Shape> struct Tiles {
     alignas(16) Acc bc[2][STEPS][2 * PANEL];
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
     Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
-    int flags[4][Shape::CHANNELS];                          /* Flag */
+    alignas(8) Acc deltas[2][STEPS / GROUP][Shape::CHANNELS]; /* sums of four step sizes */
+    int flags[4][Shape::CHANNELS];                            /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */

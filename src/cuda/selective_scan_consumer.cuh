@@ -7,6 +7,7 @@
 template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
+    static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
     using Own = States<Acc, OWN>;
 
     const rl_s6_args &args;
@@ -131,30 +132,36 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     }
 
     /* Stores the lane's part of y of four steps. */
-    __device__ void put(const Stage &stage, int step, const Acc *sum)
+    __device__ static void put(Quad<Acc> *to, const Acc *sum)
     {
         Quad<Acc> part;
 #pragma unroll
         for (int s = 0; s < GROUP; s++) part.lane[s] = sum[s];
-        tiles.y[parity][step / GROUP][lane][slot_of(column)] = part;
+        *to = part;
+    }
+    __device__ void put(int step, const Acc *sum)
+    {
+        put(&tiles.y[parity][step / GROUP][lane][slot_of(column)], sum);
     }
 
-    /* What the fast order holds beside the states, from one anchor to the next. */
+    /* What the fast order holds beside the states, over a tile. */
     struct Walk {
-        Acc before[OWN], local[OWN], deltas;
+        Acc before[OWN], local[OWN];
     };
 
     __device__ void begin(Walk &walk) const
     {
-        walk.deltas = 0;
 #pragma unroll
-        for (int k = 0; k < OWN; k++) walk.before[k] = h[k];
+        for (int k = 0; k < OWN; k++) {
+            walk.before[k] = h[k];
+            walk.local[k] = 0;
+        }
     }
 
-    /* One step of a tame lane; `first` after an anchor. */
-    __device__ void step_fast(Walk &walk, int k, Acc decay, Acc input, bool first)
+    /* One step of a tame lane. */
+    __device__ void step_fast(Walk &walk, int k, Acc decay, Acc input)
     {
-        walk.local[k] = first ? input : fma(decay, walk.local[k], input);
+        walk.local[k] = fma(decay, walk.local[k], input);
         if (pass == FULL) h[k] = fma(decay, h[k], input);
     }
 
@@ -164,15 +171,28 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         h[k] = fresh ? input : advance(decay, h[k], input);
     }
 
-    /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
-    __device__ void anchor(const Walk &walk)
+    /* Σδ of a tile, from the sums of four steps that the producers left; the same in all lanes of a channel. */
+    __device__ Acc add_deltas(const Stage &stage) const
     {
+        constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
+        Acc sum = 0;
+#pragma unroll
+        for (int k = 0; k < SUMS; k += SHARES) sum += tiles.deltas[stage.tile & 1][k + lane % SHARES][column];
+#pragma unroll
+        for (int other = 1; other < SHARES; other *= 2) sum += __shfl_xor_sync(~0u, sum, 2 * other);
+        return sum;
+    }
+
+    /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
+    __device__ void anchor(const Stage &stage, const Walk &walk)
+    {
+        const Acc deltas = add_deltas(stage);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            const Acc anchored = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
+            const Acc anchored = fma(power_of_two(rate[k] * deltas), walk.before[k], walk.local[k]);
             if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored;
         }
-        if (pass == SUMMARY && counts) step_sum += walk.deltas;
+        if (pass == SUMMARY && counts) step_sum += deltas;
     }
 
     /*
@@ -184,27 +204,31 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      * It would also add up where the same step size comes again and again, since the same decay then has the same
      * error.  So walk_mixed takes the tiles of which the producers note that (note_repeats).
      */
-    __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
+    __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
     {
-#pragma unroll
-        for (int part = 0; part < ANCHORED; part += STORED) {
+        const Pair<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
+        const Acc *row = tiles.bc[parity][0] + lane * OWN;
+        Quad<Acc> *to = &tiles.y[parity][0][lane][slot_of(column)];
+#pragma unroll 1
+        for (int part = 0; part < steps; part += STORED) {
             Acc sum[STORED] = {};
 #pragma unroll
             for (int s = 0; s < STORED; s++) {
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + part + s][column];
-                const Acc *row = tiles.bc[parity][first + part + s] + lane * OWN;
-                const Own b = *(const Own *)row;
+                const Pair<Acc> pair = pairs[s * Shape::CHANNELS];
+                const Own b = *(const Own *)(row + s * 2 * PANEL);
                 Own c = {};
-                if (pass == FULL) c = *(const Own *)(row + PANEL);
-                walk.deltas += pair.delta;
+                if (pass == FULL) c = *(const Own *)(row + s * 2 * PANEL + PANEL);
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
-                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], part + s == 0);
+                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k]);
                     if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
                 }
             }
 #pragma unroll
-            for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(stage, first + part + s, sum + s);
+            for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(to + s / GROUP * PART, sum + s);
+            pairs += STORED * Shape::CHANNELS;
+            row += STORED * 2 * PANEL;
+            to += STORED / GROUP * PART;
         }
     }
 
@@ -214,12 +238,12 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      * exponentials, in the same walk; a lane with `repeats` takes accurate decays where a step size equals the one
      * before.  What comes before, and lanes of other channels, have the same bits as in walk_tame.
      */
-    __device__ void walk_mixed(const Stage &stage, int first, int end, bool repeats, bool &fresh, Walk &walk)
+    __device__ void walk_mixed(const Stage &stage, int end, bool repeats, bool fresh, Walk &walk)
     {
         Acc a[OWN], last = -1; /* no tame step size is negative */
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
-        for (int part = first; part < end; part += GROUP) {
+        for (int part = 0; part < end; part += GROUP) {
             Acc sum[GROUP] = {};
 #pragma unroll
             for (int s = 0; s < GROUP; s++) {
@@ -227,7 +251,6 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
                 const Acc *row = tiles.bc[parity][part + s] + lane * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
-                walk.deltas += pair.delta;
                 const bool accurate = !tame || (repeats && pair.delta == last);
                 last = pair.delta;
 #pragma unroll
@@ -236,30 +259,26 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                     if (!tame && k >= own) continue; /* no state: infinities must not meet its zeros */
                     const Acc decay = accurate ? exponential(pair.delta * a[k]) : rough_decay(pair.delta, rate[k]);
                     if (tame)
-                        step_fast(walk, k, decay, input, part + s == first);
+                        step_fast(walk, k, decay, input);
                     else
                         step_plainly(k, decay, input, fresh);
                     if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
-            if (pass == FULL) put(stage, part, sum);
+            if (pass == FULL) put(part, sum);
         }
     }
 
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
-        const bool all_tame = __all_sync(~0u, tame && !flags); /* one order a warp */
-        for (int first = 0; first < steps; first += ANCHORED) {
-            const int end = first + ANCHORED < steps ? first + ANCHORED : steps;
-            Walk walk;
-            begin(walk);
-            if (all_tame)
-                walk_tame(stage, first, walk);
-            else
-                walk_mixed(stage, first, end, flags & REPEATS, fresh, walk);
-            anchor(walk);
-        }
+        Walk walk;
+        begin(walk);
+        if (__all_sync(~0u, tame && !flags)) /* one order a warp */
+            walk_tame(stage, steps, walk);
+        else
+            walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
+        anchor(stage, walk);
         Acc size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
         for (int k = 0; k < OWN; k++) size += fabs(h[k]);
@@ -296,7 +315,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                 }
                 fresh = false;
             }
-            if (pass == FULL) put(stage, first, sum);
+            if (pass == FULL) put(first, sum);
         }
         look_at_states();
     }

@@ -5,6 +5,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     static constexpr bool LOOKS = ACROSS == 1 || sizeof(T) == 2; /* ahead; wide items leave it no registers */
     static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
 
+    struct alignas(ACROSS * sizeof(Acc)) Sums {
+        Acc sum[ACROSS];
+    };
+
     const rl_s6_args &args;
     const Task &task;
     Tiles<Acc, Shape> &tiles;
@@ -147,6 +151,16 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             if (first + k / ACROSS >= steps || k % ACROSS >= count) step[k] = 0;
     }
 
+    /* Their sums, channel by channel. */
+    __device__ void put_sums(const Stage &stage, const Acc (&step)[HELD])
+    {
+        Sums sums;
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++)
+            sums.sum[c] = (step[c] + step[ACROSS + c]) + (step[2 * ACROSS + c] + step[3 * ACROSS + c]);
+        *(Sums *)&tiles.deltas[stage.tile & 1][first / GROUP][column] = sums;
+    }
+
     /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
     __device__ bool put_pairs(const Stage &stage, const Acc (&step)[HELD])
     {
@@ -208,6 +222,11 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 flags |= REPEATS;
             if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
         }
+        Acc step[HELD];
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+            step[k] = tiles.step[stage.tile & 1][first + k / ACROSS][column + k % ACROSS].delta;
+        put_sums(stage, step);
     }
 
     /*
@@ -215,16 +234,19 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      * show what comes of it).  A step is compared within the thread's four only.  Where it is 0 its decay is 1 in any
      * case.
      */
-    __device__ void note_repeats(const Acc (&step)[HELD], uint32_t tile)
+    __device__ void note_repeats(const Stage &stage, const Acc (&step)[HELD])
     {
         bool any = false;
 #pragma unroll
         for (int k = ACROSS; k < HELD; k++) any = any || step[k] == step[k - ACROSS];
         if (!any) return;
-#pragma unroll
-        for (int k = ACROSS; k < HELD; k++)
-            if (step[k] == step[k - ACROSS] && step[k] != 0)
-                atomicOr(&tiles.flags[tile % 4][column + k % ACROSS], REPEATS);
+        const Pair<Acc> *pairs = &tiles.step[stage.tile & 1][first][column];
+#pragma unroll 1
+        for (int k = ACROSS; k < HELD; k++) {
+            const Acc delta = pairs[k / ACROSS * Shape::CHANNELS + k % ACROSS].delta;
+            if (delta != 0 && delta == pairs[(k / ACROSS - 1) * Shape::CHANNELS + k % ACROSS].delta)
+                atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], REPEATS);
+        }
     }
 
     /* δ, δx and D x of the thread's steps of a tile. */
@@ -237,7 +259,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             usual = step_size.usual(step);
             if (is_part(stage)) leave_out(stage, step);
             usual = put_pairs(stage, step) && usual;
-            if (sizeof(T) == 4 && usual) note_repeats(step, stage.tile);
+            put_sums(stage, step);
+            if (sizeof(T) == 4 && usual) note_repeats(stage, step);
         }
         if (pass == FULL && skips) put_skips(stage);
         if (!usual) put_unusual(stage);
