@@ -40,6 +40,7 @@ namespace selective_scan
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
 constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
 constexpr int AHEAD = 2;      /* tiles between a fetch and what it brings near */
+constexpr int MOST_STRIDE = 1 << 26; /* bytes between steps, so that a tile's fit in an int */
 constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
 /* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */

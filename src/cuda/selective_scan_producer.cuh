@@ -269,6 +269,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage, int parity)
     {
+        put_bc(parity);
+        if (stage.panel == 0 && count > 0) put_steps(stage);
+    }
+
+    __device__ void put_bc(int parity)
+    {
         Quad<Acc> wide_B, wide_C;
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -278,7 +284,6 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         Acc *to = tiles.bc[parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
         *(Quad<Acc> *)to = wide_B;
         if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
-        if (stage.panel == 0 && count > 0) put_steps(stage);
     }
 
     /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
@@ -302,15 +307,18 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         Few<T, ACROSS> gates[GROUP];
         fetch_steps(gates, z, args.z, steps);
         z += STEPS * args.z.step;
+        gate_sums(gates, sum);
+    }
+
+    __device__ static void gate_sums(const Few<T, ACROSS> (&gates)[GROUP], Quad<Acc> (&sum)[ACROSS])
+    {
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(gates[k / ACROSS].get(k % ACROSS)));
     }
 
-    /* Writes four steps of y.  Tiles come in order. */
-    __device__ void write(int steps, const Quad<Acc> (&sum)[ACROSS])
+    __device__ static void round_sums(const Quad<Acc> (&sum)[ACROSS], Few<T, ACROSS> (&out)[GROUP])
     {
-        Few<T, ACROSS> out[GROUP];
 #pragma unroll
         for (int s = 0; s < GROUP; s++) {
             Acc row[ACROSS];
@@ -318,6 +326,13 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             for (int c = 0; c < ACROSS; c++) row[c] = sum[c].lane[s];
             out[s].round(row);
         }
+    }
+
+    /* Writes four steps of y.  Tiles come in order. */
+    __device__ void write(int steps, const Quad<Acc> (&sum)[ACROSS])
+    {
+        Few<T, ACROSS> out[GROUP];
+        round_sums(sum, out);
         T *to = y;
         int64_t step = args.y.step, lane = args.y.lane;
         hide(step, lane);
@@ -349,6 +364,113 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         write(steps, sum);
     }
 
+    /* Strides between steps in bytes. */
+    struct Strides {
+        int x, delta, z, y, B, C;
+    };
+
+    /* Whether the rounds of whole tiles can be run by steady_rounds. */
+    __device__ bool find_strides(Strides &strides) const
+    {
+        bool near = true;
+        const auto bytes = [&](const rl_s6_view &view, int size) {
+            const int64_t stride = view.step * size;
+            near = near && stride <= MOST_STRIDE && stride >= -MOST_STRIDE;
+            return (int)stride;
+        };
+        strides.x = bytes(args.x, sizeof(T));
+        strides.delta = bytes(args.delta, sizeof(U));
+        strides.B = bytes(args.B, sizeof(U));
+        strides.C = pass == FULL ? bytes(args.C, sizeof(U)) : 0;
+        strides.y = pass == FULL ? bytes(args.y, sizeof(T)) : 0;
+        strides.z = pass == FULL && args.z.data ? bytes(args.z, sizeof(T)) : 0;
+        const bool usual = step_size.soft && !step_size.clamps && step_size.steady;
+        return near && whole && usual && args.panels == 1 && args.states == PANEL;
+    }
+
+    template <typename E> __device__ static E *after_bytes(E *place, int stride, int count)
+    {
+        return (E *)((char *)place + (int64_t)count * stride);
+    }
+
+    template <typename E>
+    __device__ static void fetch_whole(Few<E, ACROSS> (&raw)[GROUP], const E *&from, int stride)
+    {
+#pragma unroll
+        for (int s = 0; s < GROUP; s++) raw[s] = *(const Few<E, ACROSS> *)after_bytes(from, stride, s);
+        from = after_bytes(from, stride, STEPS);
+    }
+
+    __device__ void fetch_whole_stage(const Stage &stage, const Strides &strides)
+    {
+        if (count > 0) {
+            fetch_whole(raw_x, x, strides.x);
+            fetch_whole(raw_delta, delta, strides.delta);
+        }
+        if (LOOKS) {
+            if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
+            ahead += STEPS * ahead_step;
+        }
+        raw_B = *(const Quad<U> *)B;
+        B = after_bytes(B, strides.B, STEPS);
+        if (pass != FULL) return;
+        raw_C = *(const Quad<U> *)C;
+        C = after_bytes(C, strides.C, STEPS);
+    }
+
+    __device__ void put_whole_steps(const Stage &stage)
+    {
+        Acc step[HELD];
+        size_steps(step);
+        bool usual = step_size.usual_soft(step);
+        usual = put_pairs(stage, step) && usual;
+        put_sums(stage, step);
+        if (pass == FULL && skips) put_skips(stage);
+        if (sizeof(T) == 4 && usual) note_repeats(stage, step);
+        if (!usual) put_unusual(stage);
+    }
+
+    __device__ void collect_whole(const Stage &stage, int parity, const Strides &strides)
+    {
+        Quad<Acc> sum[ACROSS];
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, parity, c);
+        if (args.z.data) {
+            Few<T, ACROSS> gates[GROUP];
+            fetch_whole(gates, z, strides.z);
+            gate_sums(gates, sum);
+        }
+        Few<T, ACROSS> out[GROUP];
+        round_sums(sum, out);
+#pragma unroll
+        for (int s = 0; s < GROUP; s++) *(Few<T, ACROSS> *)after_bytes(y, strides.y, s) = out[s];
+        y = after_bytes(y, strides.y, STEPS);
+    }
+
+    /*
+     * The same rounds where all three stages are whole tiles of usual tensors, without questions on the way: what a
+     * round does stands in one piece, for the compiler to interleave.
+     */
+    __device__ void steady_rounds(Stage &behind, Stage &next, Stage &after, int &parity)
+    {
+        Strides strides;
+        if constexpr (sizeof(Acc) == 4) {
+            if (!find_strides(strides)) return;
+            const uint32_t full = (uint32_t)(task.piece.count / STEPS);
+#pragma unroll 1
+            for (; after.tile < full; parity ^= 1) {
+                if (pass == FULL && count > 0) collect_whole(behind, parity, strides);
+                put_bc(parity);
+                if (count > 0) put_whole_steps(next);
+                fetch_whole_stage(after, strides);
+                behind.tile++;
+                next.tile++;
+                after.tile++;
+                block_barrier(blockDim.x);
+            }
+        }
+    }
+
     /*
      * Round k fetches stage k, prepares stage k - 1 and collects y of stage k - 3, while the consumers are at stage
      * k - 2.  The first rounds and the last are parts of the same loop, since a problem of a few stages waits mostly
@@ -362,6 +484,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
 #pragma unroll 1
         for (int early = 3;; early -= early > 0, parity ^= 1) { /* rounds until there is a y to collect */
             if (early == 0) {
+                steady_rounds(behind, next, after, parity);
                 if (pass == FULL) collect(behind, parity); /* before the next tile's D x takes its place */
                 behind.advance(panels);
             }
