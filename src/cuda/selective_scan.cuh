@@ -27,6 +27,7 @@
 #include <machine/ahead.cuh>
 #include <machine/barriers.cuh>
 #include <machine/early.cuh>
+#include <machine/held.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -64,8 +65,8 @@ template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
     Acc delta, input;
 };
 
-template <typename Acc, int count> struct alignas(count * sizeof(Acc) * 2 < 16 ? 8 : 16) Pairs { /* of neighbours */
-    Pair<Acc> pair[count];
+template <typename Acc> struct alignas(16) TwoSteps {
+    Pair<Acc> pair[2];
 };
 
 template <typename Acc, int count> struct alignas(count < 16 / sizeof(Acc) ? count * sizeof(Acc) : 16) States {
@@ -82,8 +83,8 @@ __device__ inline int slot_of(int channel)
 }
 
 template <typename Acc, typename Shape> struct Tiles {
-    alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
-    alignas(16) Acc bc[2][STEPS][2 * PANEL];
+    TwoSteps<Acc> step[2][STEPS / 2][Shape::CHANNELS];
+    alignas(16) Acc bc[2][STEPS][2 * PANEL]; /* lane by lane: B, then C of its states */
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
     Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
     alignas(8) Acc deltas[2][STEPS / GROUP][Shape::CHANNELS]; /* sums of four step sizes */

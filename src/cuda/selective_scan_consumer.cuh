@@ -8,7 +8,6 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
     static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
-    using Own = States<Acc, OWN>;
 
     const rl_s6_args &args;
     const Task &task;
@@ -195,8 +194,18 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         if (pass == SUMMARY && counts) step_sum += deltas;
     }
 
+    __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
+    {
+        const States<Acc, pass == FULL ? 2 * OWN : OWN> bc = *(const decltype(bc) *)row;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) {
+            step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * bc.state[k]);
+            if (pass == FULL) sum = fma(bc.state[OWN + k], h[k], sum);
+        }
+    }
+
     /*
-     * ANCHORED steps of the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and
+     * A tile in the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and
      * inputs are finite.  The decays are rough (rough_decay), and their error would add up over a sequence.  So
      * beside the states a second recurrence runs from 0, and at the end the states become exp(A Σδ) h_before + local,
      * with one accurate exponential: an error lasts no longer than that.
@@ -206,27 +215,21 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      */
     __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
     {
-        const Pair<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
-        const Acc *row = tiles.bc[parity][0] + lane * OWN;
+        const TwoSteps<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
+        const Acc *row = tiles.bc[parity][0] + lane * 2 * OWN;
         Quad<Acc> *to = &tiles.y[parity][0][lane][slot_of(column)];
 #pragma unroll 1
         for (int part = 0; part < steps; part += STORED) {
             Acc sum[STORED] = {};
 #pragma unroll
-            for (int s = 0; s < STORED; s++) {
-                const Pair<Acc> pair = pairs[s * Shape::CHANNELS];
-                const Own b = *(const Own *)(row + s * 2 * PANEL);
-                Own c = {};
-                if (pass == FULL) c = *(const Own *)(row + s * 2 * PANEL + PANEL);
-#pragma unroll
-                for (int k = 0; k < OWN; k++) {
-                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k]);
-                    if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
-                }
+            for (int s = 0; s < STORED; s += 2) {
+                const TwoSteps<Acc> two = pairs[s / 2 * Shape::CHANNELS];
+                step_tame(two.pair[0], row + s * 2 * PANEL, walk, sum[s]);
+                step_tame(two.pair[1], row + (s + 1) * 2 * PANEL, walk, sum[s + 1]);
             }
 #pragma unroll
             for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(to + s / GROUP * PART, sum + s);
-            pairs += STORED * Shape::CHANNELS;
+            pairs += STORED / 2 * Shape::CHANNELS;
             row += STORED * 2 * PANEL;
             to += STORED / GROUP * PART;
         }
@@ -248,8 +251,8 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 #pragma unroll
             for (int s = 0; s < GROUP; s++) {
                 if (part + s >= end) continue; /* a step that does nothing to the tame */
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
-                const Acc *row = tiles.bc[parity][part + s] + lane * OWN;
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][(part + s) / 2][column].pair[s % 2];
+                const Acc *row = tiles.bc[parity][part + s] + lane * 2 * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
                 const bool accurate = !tame || (repeats && pair.delta == last);
                 last = pair.delta;
@@ -262,7 +265,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                         step_fast(walk, k, decay, input);
                     else
                         step_plainly(k, decay, input, fresh);
-                    if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                    if (pass == FULL) sum[s] = fma(row[OWN + k], h[k], sum[s]);
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
@@ -304,14 +307,14 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 #pragma unroll
             for (int s = 0; s < GROUP; s++) {
                 if (first + s >= steps) continue;
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-                const Acc *row = tiles.bc[parity][first + s] + lane * OWN;
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][(first + s) / 2][column].pair[s % 2];
+                const Acc *row = tiles.bc[parity][first + s] + lane * 2 * OWN;
                 if (pass == SUMMARY && counts) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     if (k >= own) continue;
                     step_plainly(k, exponential(pair.delta * a[k]), pair.input * row[k], fresh);
-                    if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                    if (pass == FULL) sum[s] = fma(row[OWN + k], h[k], sum[s]);
                 }
                 fresh = false;
             }

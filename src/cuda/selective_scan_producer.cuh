@@ -161,20 +161,25 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         *(Sums *)&tiles.deltas[stage.tile & 1][first / GROUP][column] = sums;
     }
 
+    /* What the thread put down as the step size of one of its own. */
+    __device__ Acc delta_of(const Stage &stage, int step, int c) const
+    {
+        return tiles.step[stage.tile & 1][(first + step) / 2][column + c].pair[step % 2].delta;
+    }
+
     /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
     __device__ bool put_pairs(const Stage &stage, const Acc (&step)[HELD])
     {
         Acc size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
-        for (int s = 0; s < GROUP; s++) {
-            Pairs<Acc, ACROSS> out;
+        for (int s = 0; s < GROUP; s += 2) {
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) {
-                const int k = s * ACROSS + c;
-                out.pair[c] = {step[k], step[k] * value_of(k)};
-                size += fabs(out.pair[c].input);
+                const int k = s * ACROSS + c, later = k + ACROSS;
+                const TwoSteps<Acc> out = {{{step[k], step[k] * value_of(k)}, {step[later], step[later] * value_of(later)}}};
+                size += fabs(out.pair[0].input) + fabs(out.pair[1].input);
+                tiles.step[stage.tile & 1][(first + s) / 2][column + c] = out;
             }
-            *(Pairs<Acc, ACROSS> *)&tiles.step[stage.tile & 1][first + s][column] = out;
         }
         return size <= Limits<Acc>::tame;
     }
@@ -215,17 +220,17 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 step_size.any(step);
             }
             const Pair<Acc> pair = {step[0], step[0] * value};
-            tiles.step[stage.tile & 1][first + s][column + c] = pair;
+            tiles.step[stage.tile & 1][(first + s) / 2][column + c].pair[s % 2] = pair;
             int flags = is_tame(pair.delta, pair.input) ? 0 : WILD;
             if (sizeof(T) == 4 && s > 0 && step[0] != 0 &&
-                tiles.step[stage.tile & 1][first + s - 1][column + c].delta == step[0])
+                delta_of(stage, s - 1, c) == step[0])
                 flags |= REPEATS;
             if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
         }
         Acc step[HELD];
 #pragma unroll
         for (int k = 0; k < HELD; k++)
-            step[k] = tiles.step[stage.tile & 1][first + k / ACROSS][column + k % ACROSS].delta;
+            step[k] = delta_of(stage, k / ACROSS, k % ACROSS);
         put_sums(stage, step);
     }
 
@@ -240,11 +245,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
 #pragma unroll
         for (int k = ACROSS; k < HELD; k++) any = any || step[k] == step[k - ACROSS];
         if (!any) return;
-        const Pair<Acc> *pairs = &tiles.step[stage.tile & 1][first][column];
 #pragma unroll 1
         for (int k = ACROSS; k < HELD; k++) {
-            const Acc delta = pairs[k / ACROSS * Shape::CHANNELS + k % ACROSS].delta;
-            if (delta != 0 && delta == pairs[(k / ACROSS - 1) * Shape::CHANNELS + k % ACROSS].delta)
+            const Acc delta = delta_of(stage, k / ACROSS, k % ACROSS);
+            if (delta != 0 && delta == delta_of(stage, k / ACROSS - 1, k % ACROSS))
                 atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], REPEATS);
         }
     }
@@ -275,15 +279,16 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
 
     __device__ void put_bc(int parity)
     {
-        Quad<Acc> wide_B, wide_C;
+        Acc wide[8];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            wide_B.lane[k] = widen(raw_B.get(k));
-            if (pass == FULL) wide_C.lane[k] = widen(raw_C.get(k));
+            const int at = k / Shape::OWN * 2 * Shape::OWN + k % Shape::OWN;
+            wide[at] = widen(raw_B.get(k));
+            wide[at + Shape::OWN] = pass == FULL ? widen(raw_C.get(k)) : Acc(0);
         }
-        Acc *to = tiles.bc[parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
-        *(Quad<Acc> *)to = wide_B;
-        if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
+        Quad<Acc> *to = (Quad<Acc> *)&tiles.bc[parity][threadIdx.x / 4][threadIdx.x % 4 * 8];
+        to[0] = {{wide[0], wide[1], wide[2], wide[3]}};
+        to[1] = {{wide[4], wide[5], wide[6], wide[7]}};
     }
 
     /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
@@ -396,6 +401,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     template <typename E>
     __device__ static void fetch_whole(Few<E, ACROSS> (&raw)[GROUP], const E *&from, int stride)
     {
+        stride = hidden(stride); /* its multiples are not worth registers */
 #pragma unroll
         for (int s = 0; s < GROUP; s++) raw[s] = *(const Few<E, ACROSS> *)after_bytes(from, stride, s);
         from = after_bytes(from, stride, STEPS);
@@ -412,10 +418,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             ahead += STEPS * ahead_step;
         }
         raw_B = *(const Quad<U> *)B;
-        B = after_bytes(B, strides.B, STEPS);
+        B = after_bytes(B, hidden(strides.B), STEPS);
         if (pass != FULL) return;
         raw_C = *(const Quad<U> *)C;
-        C = after_bytes(C, strides.C, STEPS);
+        C = after_bytes(C, hidden(strides.C), STEPS);
     }
 
     __device__ void put_whole_steps(const Stage &stage)
@@ -442,9 +448,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         }
         Few<T, ACROSS> out[GROUP];
         round_sums(sum, out);
+        const int stride = hidden(strides.y);
 #pragma unroll
-        for (int s = 0; s < GROUP; s++) *(Few<T, ACROSS> *)after_bytes(y, strides.y, s) = out[s];
-        y = after_bytes(y, strides.y, STEPS);
+        for (int s = 0; s < GROUP; s++) *(Few<T, ACROSS> *)after_bytes(y, stride, s) = out[s];
+        y = after_bytes(y, stride, STEPS);
     }
 
     /*
