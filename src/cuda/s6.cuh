@@ -216,6 +216,12 @@ template <typename Acc> struct StepSize {
         return soften(value) <= SMALL;
     }
 
+    /* `any` where softplus is all there is to do. */
+    __device__ static void any_soft(float &value)
+    {
+        value = fabsf(value) <= SMALL ? softplus_of_small(value) : softplus(value);
+    }
+
     /*
      * The same in fewer instructions for step sizes that are tame and of the usual size; else false, and the values
      * are of no use.  NaN of a soft one passes through.

@@ -32,6 +32,8 @@ typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHA
 typedef struct rl_s6_view {
     void *data;
     int64_t batch, step, group, lane;
+    int64_t step_bytes,
+        tile_bytes; /* from step to step, from tile to tile; as ready numbers they need no registers */
     int32_t dtype;
     bool wide;
 } rl_s6_view;
@@ -55,8 +57,10 @@ typedef struct rl_s6_state {
  */
 typedef struct rl_s6_args {
     rl_s6_view x, delta, z, y, B, C;
-    bool wide;        /* all of these are */
-    bool A_wide;      /* A is */
+    bool wide;   /* all of these are */
+    bool whole;  /* nothing is asked of kernels but wide tensors, full blocks of channels, one panel of states that
+                    all exist, and softplus alone; steps of a tile may be missing */
+    bool A_wide; /* A is */
     bool states_wide; /* so are B, C, A and the states in the accumulation type, and no four of states is cut short */
     rl_s6_vector D, bias;
     const void *A;

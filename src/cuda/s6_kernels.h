@@ -19,11 +19,11 @@ typedef struct rl_s6_kernel {
     size_t shared; /* bytes of dynamic shared memory */
 } rl_s6_kernel;
 
-/* `projected`: delta, B and C are float32 beside 16-bit x. */
+/* `projected`: delta, B and C are float32 beside 16-bit x.  `whole`: as rl_s6_args has it. */
 rl_s6_kernel rl_s6_kernel_f64(rl_s6_walk walk);
-rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk);
-rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected);
-rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected);
+rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk, bool whole);
+rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected, bool whole);
+rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected, bool whole);
 
 /* Carries states from chunk to chunk: one thread a state. */
 const void *rl_s6_carry_kernel(bool f64);

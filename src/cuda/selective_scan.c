@@ -67,6 +67,13 @@ static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channel
     args->blocks = args->blocks_per_group * groups;
 }
 
+static bool is_whole(const rl_s6_args *args)
+{
+    static const int32_t channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
+    return args->wide && args->states == RL_S6_PANEL && args->softplus && !args->clamps && args->steady &&
+           args->block_channels == channels[args->shape] && args->group_channels % args->block_channels == 0;
+}
+
 static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
@@ -80,6 +87,7 @@ static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
         if (args->shape != RL_S6_USUAL_SHAPE)
             cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
     }
+    args->whole = !f64 && is_whole(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
@@ -99,17 +107,17 @@ static rill_status take_scratch(rill_context *context, rl_s6_args *args, size_t 
     return status;
 }
 
-static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, rl_s6_walk walk)
+static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, bool whole, rl_s6_walk walk)
 {
     switch (dtype) {
     case RILL_F64:
         return rl_s6_kernel_f64(walk);
     case RILL_F32:
-        return rl_s6_kernel_f32(walk);
+        return rl_s6_kernel_f32(walk, whole);
     case RILL_BF16:
-        return rl_s6_kernel_bf16(walk, projected);
+        return rl_s6_kernel_bf16(walk, projected, whole);
     default:
-        return rl_s6_kernel_f16(walk, projected);
+        return rl_s6_kernel_f16(walk, projected, whole);
     }
 }
 
@@ -119,9 +127,9 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
     (void)state;
     const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 4 * 2 * RL_S6_WALKS && error == cudaSuccess; k++) {
-        rl_s6_kernel kernel =
-            kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
+    for (int k = 0; k < 4 * 4 * RL_S6_WALKS && error == cudaSuccess; k++) {
+        const int kind = k / RL_S6_WALKS;
+        rl_s6_kernel kernel = kernel_of(dtypes[kind / 4], kind / 2 % 2, kind % 2, (rl_s6_walk)(k % RL_S6_WALKS));
         error = cudaFuncSetAttribute(kernel.address, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kernel.shared);
     }
     return error;
@@ -130,7 +138,7 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
 static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
-    rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, walk);
+    rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, args->whole, walk);
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     void *arguments[] = {args};
     rill_status status = RILL_OK;

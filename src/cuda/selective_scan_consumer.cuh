@@ -4,7 +4,7 @@
  * Lane bits of a warp, low to high: channel 0, the state lane's, the channel's others.  So neighbouring threads read
  * the same B and C, and threads two apart the same δ: shared memory serves such pairs in one access.
  */
-template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
+template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct Consumer {
     static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
@@ -31,7 +31,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
         column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
         lane = in_warp / 2 % LANES;
-        exists = column < task.channels;
+        exists = work == WHOLE || column < task.channels;
         channel = task.channel + column;
     }
 
@@ -42,7 +42,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ bool has(int panel, int k) const
     {
-        return exists && state_of(panel, k) < args.states;
+        return work == WHOLE || (exists && state_of(panel, k) < args.states);
     }
 
     __device__ Acc load_A(int panel, int k) const
@@ -53,8 +53,9 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void load_rates(int panel)
     {
-        const int64_t left = args.states - state_of(panel, 0);
-        own = !exists || left < 0 ? 0 : left < OWN ? (int)left : OWN;
+        own = 0;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) own += has(panel, k);
         decays = true;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
@@ -196,7 +197,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
     {
-        const States<Acc, pass == FULL ? 2 * OWN : OWN> bc = *(const decltype(bc) *)row;
+        const States<Acc, pass == FULL ? 2 *OWN : OWN> bc = *(const decltype(bc) *)row;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
             step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * bc.state[k]);
@@ -325,7 +326,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void run_stage(const Stage &stage)
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
@@ -350,11 +351,11 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 
     __device__ void run()
     {
-        const int panels = args.panels, threads = blockDim.x;
+        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
         const bool resident = panels == 1; /* all states stay in registers from tile to tile */
         if (task.tiles == 0 && task.piece.empty && task.piece.starts && pass == FULL) hand_on();
         if (task.tiles == 0 && pass == SUMMARY) {
-            for (int panel = 0; panel < args.panels; panel++) {
+            for (int panel = 0; panel < panels; panel++) {
                 load_states(panel, true);
                 store_states(panel, true);
             }

@@ -1,9 +1,10 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work> struct Producer {
     static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
     static constexpr bool LOOKS = ACROSS == 1 || sizeof(T) == 2; /* ahead; wide items leave it no registers */
     static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
+    static constexpr bool BUSY = work == WHOLE && Shape::HELD > 0; /* every thread has channels */
 
     struct alignas(ACROSS * sizeof(Acc)) Sums {
         Acc sum[ACROSS];
@@ -35,14 +36,14 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     }
 
     __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
-        : args(args), task(task), tiles(tiles), step_size(args)
+        : args(args), task(task), tiles(tiles), step_size(args), raw_x{}, raw_delta{}, raw_B{}, raw_C{}
     {
         const int across = args.block_channels / ACROSS;
         column = threadIdx.x % across * ACROSS;
         first = threadIdx.x / across * GROUP;
         count = task.channels - column;
         if (first >= STEPS || count < 0) count = 0;
-        whole = args.wide && task.channels == args.block_channels;
+        whole = work == WHOLE || (args.wide && task.channels == args.block_channels);
         skips = args.D.data != nullptr;
         const int64_t channel = task.channel + column;
         x = start<T>(args.x) + channel * args.x.lane + first * args.x.step;
@@ -78,50 +79,76 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 (threadIdx.x % STEPS + AHEAD * STEPS) * ahead_step;
     }
 
-    /* Four steps of a tensor in a tile of `steps`. */
-    template <typename E>
-    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *from, const rl_s6_view &view, int steps)
+    template <typename E> __device__ static E *after_bytes(E *place, int64_t bytes)
     {
-        int64_t step = view.step, lane = view.lane;
-        hide(step, lane);
-        if (whole && steps == STEPS) {
-            if (count == 0) return;
+        return (E *)((char *)place + bytes);
+    }
+
+    /* Four steps of a tensor in a tile of `steps`, and on to the next tile. */
+    template <typename E>
+    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *&from, const rl_s6_view &view, int steps)
+    {
+        if constexpr (work == WHOLE) {
+            const E *at = from;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, from += step) raw[s] = *(const Few<E, ACROSS> *)from;
+            for (int s = 0; s < GROUP; s++, at = after_bytes(at, view.step_bytes))
+                if (has(s, steps)) raw[s] = *(const Few<E, ACROSS> *)at;
+            from = after_bytes(from, view.tile_bytes);
         } else {
+            const E *at = from;
+            int64_t step = view.step, lane = view.lane;
+            hide(step, lane);
+            if (whole && steps == STEPS) {
+                if (count > 0)
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, from += step)
-                raw[s] = load_few<E, ACROSS>(from, lane, first + s < steps ? count : 0, view.wide);
+                    for (int s = 0; s < GROUP; s++, at += step) raw[s] = *(const Few<E, ACROSS> *)at;
+            } else {
+#pragma unroll
+                for (int s = 0; s < GROUP; s++, at += step)
+                    raw[s] = load_few<E, ACROSS>(at, lane, first + s < steps ? count : 0, view.wide);
+            }
+            from += STEPS * step;
+        }
+    }
+
+    /* Whether the thread has step s of its four, of whole work. */
+    __device__ bool has(int s, int steps) const
+    {
+        return (BUSY || count > 0) && first + s < steps;
+    }
+
+    /* Four states of B or C, and on to the next stage. */
+    __device__ void fetch_states(Quad<U> &raw, const U *&from, const rl_s6_view &view, const Stage &stage, int steps)
+    {
+        const int step = threadIdx.x / 4;
+        if constexpr (work == WHOLE) {
+            if (step < steps) raw = *(const Quad<U> *)from;
+            from = after_bytes(from, view.tile_bytes);
+        } else {
+            const int64_t panel = stage.panel * PANEL, states = args.states - panel;
+            if (whole && steps == STEPS && states >= PANEL)
+                raw = *(const Quad<U> *)from;
+            else
+                raw = load_quad(from, view.lane, step < steps ? states - threadIdx.x % 4 * 4 : 0, view.wide);
+            const bool last = stage.panel + 1 == args.panels;
+            from += last ? STEPS * view.step - panel * view.lane : PANEL * view.lane;
         }
     }
 
     /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
     __device__ void fetch(const Stage &stage)
     {
-        const int steps = stage.steps(task.piece.count);
-        const int64_t panel = stage.panel * PANEL;
-        const bool last = stage.panel + 1 == args.panels;
-        if (stage.panel == 0) {
+        const int steps = stage.steps(task);
+        if (work == WHOLE || stage.panel == 0) {
             fetch_steps(raw_x, x, args.x, steps);
             fetch_steps(raw_delta, delta, args.delta, steps);
-            x += STEPS * args.x.step;
-            delta += STEPS * args.delta.step;
             if (LOOKS) {
                 if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
                 ahead += STEPS * ahead_step;
             }
         }
-        if (whole && steps == STEPS && args.states - panel >= PANEL) {
-            raw_B = *(const Quad<U> *)B;
-            if (pass == FULL) raw_C = *(const Quad<U> *)C;
-        } else {
-            const int64_t states = args.states - panel - threadIdx.x % 4 * 4;
-            const int64_t there = (int)threadIdx.x / 4 < steps ? states : 0;
-            raw_B = load_quad(B, args.B.lane, there, args.B.wide);
-            if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
-        }
-        B += last ? STEPS * args.B.step - panel * args.B.lane : PANEL * args.B.lane;
-        if (pass == FULL) C += last ? STEPS * args.C.step - panel * args.C.lane : PANEL * args.C.lane;
+        fetch_states(raw_B, B, args.B, stage, steps);
+        if (pass == FULL) fetch_states(raw_C, C, args.C, stage, steps);
     }
 
     /* Step sizes as they were loaded, with their bias. */
@@ -139,16 +166,21 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Whether steps or channels of the thread may not exist. */
     __device__ bool is_part(const Stage &stage) const
     {
-        return !whole || stage.steps(task.piece.count) < STEPS;
+        return !whole || stage.steps(task) < STEPS;
     }
 
     /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
-    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD]) const
+    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD])
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (first + k / ACROSS >= steps || k % ACROSS >= count) step[k] = 0;
+        if constexpr (work == WHOLE) {
+#pragma unroll
+            for (int s = 0; s < GROUP; s++)
+                if (!has(s, steps)) raw_x[s] = {}; /* of an earlier tile */
+        }
     }
 
     /* Their sums, channel by channel. */
@@ -176,7 +208,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) {
                 const int k = s * ACROSS + c, later = k + ACROSS;
-                const TwoSteps<Acc> out = {{{step[k], step[k] * value_of(k)}, {step[later], step[later] * value_of(later)}}};
+                const TwoSteps<Acc> out = {
+                    {{step[k], step[k] * value_of(k)}, {step[later], step[later] * value_of(later)}}};
                 size += fabs(out.pair[0].input) + fabs(out.pair[1].input);
                 tiles.step[stage.tile & 1][(first + s) / 2][column + c] = out;
             }
@@ -207,7 +240,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      */
     __device__ void put_unusual(const Stage &stage)
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
 #pragma unroll 1
         for (int k = 0; k < HELD; k++) {
             const int s = k / ACROSS, c = k % ACROSS;
@@ -217,20 +250,20 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 const Acc raw = widen(delta[c * args.delta.lane - back * args.delta.step]);
                 step[0] = raw + (c == 0 ? bias[0] : bias[ACROSS - 1]);
                 value = widen(x[c * args.x.lane - back * args.x.step]);
-                step_size.any(step);
+                if constexpr (work == WHOLE)
+                    step_size.any_soft(step[0]);
+                else
+                    step_size.any(step);
             }
             const Pair<Acc> pair = {step[0], step[0] * value};
             tiles.step[stage.tile & 1][(first + s) / 2][column + c].pair[s % 2] = pair;
             int flags = is_tame(pair.delta, pair.input) ? 0 : WILD;
-            if (sizeof(T) == 4 && s > 0 && step[0] != 0 &&
-                delta_of(stage, s - 1, c) == step[0])
-                flags |= REPEATS;
+            if (sizeof(T) == 4 && s > 0 && step[0] != 0 && delta_of(stage, s - 1, c) == step[0]) flags |= REPEATS;
             if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
         }
         Acc step[HELD];
 #pragma unroll
-        for (int k = 0; k < HELD; k++)
-            step[k] = delta_of(stage, k / ACROSS, k % ACROSS);
+        for (int k = 0; k < HELD; k++) step[k] = delta_of(stage, k / ACROSS, k % ACROSS);
         put_sums(stage, step);
     }
 
@@ -260,7 +293,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         if constexpr (sizeof(Acc) == 4) {
             Acc step[HELD];
             size_steps(step);
-            usual = step_size.usual(step);
+            usual = work == WHOLE ? step_size.usual_soft(step) : step_size.usual(step);
             if (is_part(stage)) leave_out(stage, step);
             usual = put_pairs(stage, step) && usual;
             put_sums(stage, step);
@@ -273,8 +306,9 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage, int parity)
     {
+        if (work == WHOLE && is_part(stage) && (int)threadIdx.x / 4 >= stage.steps(task)) raw_B = raw_C = {};
         put_bc(parity);
-        if (stage.panel == 0 && count > 0) put_steps(stage);
+        if (BUSY || (stage.panel == 0 && count > 0)) put_steps(stage);
     }
 
     __device__ void put_bc(int parity)
@@ -291,6 +325,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         to[1] = {{wide[4], wide[5], wide[6], wide[7]}};
     }
 
+    __device__ static void add_to(Quad<Acc> &sum, const Quad<Acc> &more)
+    {
+#pragma unroll
+        for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
+    }
+
     /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
     __device__ Quad<Acc> add_up(const Stage &stage, int parity, int c) const
     {
@@ -298,12 +338,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         const int slot = slot_of(column + c);
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
-        for (int lane = 1; lane <= LANES; lane++) {
-            if (lane == LANES && !skips && stage.panel == 0) break;
-            const Quad<Acc> more = lane < LANES ? part[lane][slot] : begun_of(stage, c);
-#pragma unroll
-            for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
-        }
+        for (int lane = 1; lane < LANES; lane++) add_to(sum, part[lane][slot]);
+        if (skips || (work != WHOLE && stage.panel > 0)) add_to(sum, begun_of(stage, c));
         return sum;
     }
 
@@ -311,7 +347,6 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     {
         Few<T, ACROSS> gates[GROUP];
         fetch_steps(gates, z, args.z, steps);
-        z += STEPS * args.z.step;
         gate_sums(gates, sum);
     }
 
@@ -338,144 +373,43 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     {
         Few<T, ACROSS> out[GROUP];
         round_sums(sum, out);
-        T *to = y;
-        int64_t step = args.y.step, lane = args.y.lane;
-        hide(step, lane);
-        y += STEPS * step;
-        if (whole && steps == STEPS) {
+        if constexpr (work == WHOLE) {
+            T *to = y;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += step) *(Few<T, ACROSS> *)to = out[s];
+            for (int s = 0; s < GROUP; s++, to = after_bytes(to, args.y.step_bytes))
+                if (has(s, steps)) *(Few<T, ACROSS> *)to = out[s];
+            y = after_bytes(y, args.y.tile_bytes);
         } else {
+            T *to = y;
+            int64_t step = args.y.step, lane = args.y.lane;
+            hide(step, lane);
+            y += STEPS * step;
+            if (whole && steps == STEPS) {
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += step)
-                store_few<T, ACROSS>(to, lane, first + s < steps ? count : 0, args.y.wide, out[s]);
+                for (int s = 0; s < GROUP; s++, to += step) *(Few<T, ACROSS> *)to = out[s];
+            } else {
+#pragma unroll
+                for (int s = 0; s < GROUP; s++, to += step)
+                    store_few<T, ACROSS>(to, lane, first + s < steps ? count : 0, args.y.wide, out[s]);
+            }
         }
     }
 
     /* What the consumers have of y at a stage; with the last panel the tile's y is complete. */
     __device__ void collect(const Stage &stage, int parity)
     {
-        if (count == 0) return;
-        const int steps = stage.steps(task.piece.count);
+        if (!BUSY && count == 0) return;
+        const int steps = stage.steps(task);
         Quad<Acc> sum[ACROSS];
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, parity, c);
-        if (stage.panel + 1 < args.panels) {
+        if (work != WHOLE && stage.panel + 1 < args.panels) {
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) begun_of(stage, c) = sum[c];
             return;
         }
         if (args.z.data) pass_gate(steps, sum);
         write(steps, sum);
-    }
-
-    /* Strides between steps in bytes. */
-    struct Strides {
-        int x, delta, z, y, B, C;
-    };
-
-    /* Whether the rounds of whole tiles can be run by steady_rounds. */
-    __device__ bool find_strides(Strides &strides) const
-    {
-        bool near = true;
-        const auto bytes = [&](const rl_s6_view &view, int size) {
-            const int64_t stride = view.step * size;
-            near = near && stride <= MOST_STRIDE && stride >= -MOST_STRIDE;
-            return (int)stride;
-        };
-        strides.x = bytes(args.x, sizeof(T));
-        strides.delta = bytes(args.delta, sizeof(U));
-        strides.B = bytes(args.B, sizeof(U));
-        strides.C = pass == FULL ? bytes(args.C, sizeof(U)) : 0;
-        strides.y = pass == FULL ? bytes(args.y, sizeof(T)) : 0;
-        strides.z = pass == FULL && args.z.data ? bytes(args.z, sizeof(T)) : 0;
-        const bool usual = step_size.soft && !step_size.clamps && step_size.steady;
-        return near && whole && usual && args.panels == 1 && args.states == PANEL;
-    }
-
-    template <typename E> __device__ static E *after_bytes(E *place, int stride, int count)
-    {
-        return (E *)((char *)place + (int64_t)count * stride);
-    }
-
-    template <typename E>
-    __device__ static void fetch_whole(Few<E, ACROSS> (&raw)[GROUP], const E *&from, int stride)
-    {
-        stride = hidden(stride); /* its multiples are not worth registers */
-#pragma unroll
-        for (int s = 0; s < GROUP; s++) raw[s] = *(const Few<E, ACROSS> *)after_bytes(from, stride, s);
-        from = after_bytes(from, stride, STEPS);
-    }
-
-    __device__ void fetch_whole_stage(const Stage &stage, const Strides &strides)
-    {
-        if (count > 0) {
-            fetch_whole(raw_x, x, strides.x);
-            fetch_whole(raw_delta, delta, strides.delta);
-        }
-        if (LOOKS) {
-            if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
-            ahead += STEPS * ahead_step;
-        }
-        raw_B = *(const Quad<U> *)B;
-        B = after_bytes(B, hidden(strides.B), STEPS);
-        if (pass != FULL) return;
-        raw_C = *(const Quad<U> *)C;
-        C = after_bytes(C, hidden(strides.C), STEPS);
-    }
-
-    __device__ void put_whole_steps(const Stage &stage)
-    {
-        Acc step[HELD];
-        size_steps(step);
-        bool usual = step_size.usual_soft(step);
-        usual = put_pairs(stage, step) && usual;
-        put_sums(stage, step);
-        if (pass == FULL && skips) put_skips(stage);
-        if (sizeof(T) == 4 && usual) note_repeats(stage, step);
-        if (!usual) put_unusual(stage);
-    }
-
-    __device__ void collect_whole(const Stage &stage, int parity, const Strides &strides)
-    {
-        Quad<Acc> sum[ACROSS];
-#pragma unroll
-        for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, parity, c);
-        if (args.z.data) {
-            Few<T, ACROSS> gates[GROUP];
-            fetch_whole(gates, z, strides.z);
-            gate_sums(gates, sum);
-        }
-        Few<T, ACROSS> out[GROUP];
-        round_sums(sum, out);
-        const int stride = hidden(strides.y);
-#pragma unroll
-        for (int s = 0; s < GROUP; s++) *(Few<T, ACROSS> *)after_bytes(y, stride, s) = out[s];
-        y = after_bytes(y, stride, STEPS);
-    }
-
-    /*
-     * The same rounds where all three stages are whole tiles of usual tensors, without questions on the way: what a
-     * round does stands in one piece, for the compiler to interleave.
-     */
-    __device__ void steady_rounds(Stage &behind, Stage &next, Stage &after, int &parity)
-    {
-        Strides strides;
-        if constexpr (sizeof(Acc) == 4) {
-            if (!find_strides(strides)) return;
-            const uint32_t full = (uint32_t)(task.piece.count / STEPS);
-#pragma unroll 1
-            for (; after.tile < full; parity ^= 1) {
-                if (pass == FULL && count > 0) collect_whole(behind, parity, strides);
-                put_bc(parity);
-                if (count > 0) put_whole_steps(next);
-                fetch_whole_stage(after, strides);
-                behind.tile++;
-                next.tile++;
-                after.tile++;
-                block_barrier(blockDim.x);
-            }
-        }
     }
 
     /*
@@ -485,13 +419,12 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      */
     __device__ void run()
     {
-        const int panels = args.panels, threads = blockDim.x;
+        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
         Stage behind, next, after;
         int parity = 1; /* of stages `next` and `behind` */
 #pragma unroll 1
         for (int early = 3;; early -= early > 0, parity ^= 1) { /* rounds until there is a y to collect */
             if (early == 0) {
-                steady_rounds(behind, next, after, parity);
                 if (pass == FULL) collect(behind, parity); /* before the next tile's D x takes its place */
                 behind.advance(panels);
             }
