@@ -67,27 +67,49 @@ static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channel
     args->blocks = args->blocks_per_group * groups;
 }
 
+/* Of work that is cut into blocks. */
 static bool is_whole(const rl_s6_args *args)
 {
     static const int32_t channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
-    return args->wide && args->states == RL_S6_PANEL && args->softplus && !args->clamps && args->steady &&
-           args->block_channels == channels[args->shape] && args->group_channels % args->block_channels == 0;
+    return args->x.dtype != RILL_F64 && args->wide && args->states == RL_S6_PANEL && args->softplus &&
+           !args->clamps && args->steady && args->block_channels == channels[args->shape] &&
+           args->group_channels % args->block_channels == 0;
+}
+
+/* Whether chunks may be summarised shortly: what must be redone is read again, so y may not lie where x does. */
+static bool may_fade(const rl_s6_args *args)
+{
+    return is_whole(args) && args->x.data != args->y.data;
+}
+
+/* Into chunks that are summarised shortly. */
+static bool cut_long(rl_s6_args *args, int64_t groups, int sms)
+{
+    args->shape = RL_S6_USUAL_SHAPE;
+    cut_channels(args, groups, RL_S6_CHANNELS);
+    args->chunks = rl_s6_long_chunks(args->sequences * args->blocks, args->length, sms);
+    return args->chunks > 1 && may_fade(args);
+}
+
+static void cut_usually(rl_s6_args *args, int64_t groups, int sms, bool reproducible)
+{
+    cut_channels(args, groups, rl_s6_block_channels(args->sequences, groups, args->group_channels, sms));
+    args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
+    args->shape = RL_S6_USUAL_SHAPE;
+    if (args->x.dtype == RILL_F64 || reproducible) return;
+    args->shape =
+        args->chunks > 1 ? RL_S6_MIDDLE_SHAPE : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
+    if (args->shape != RL_S6_USUAL_SHAPE)
+        cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
 }
 
 static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
-    bool reproducible = context->options.reproducible, f64 = args->x.dtype == RILL_F64;
-    cut_channels(args, groups, rl_s6_block_channels(args->sequences, groups, args->group_channels, sms));
-    args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
-    args->shape = RL_S6_USUAL_SHAPE;
-    if (!f64 && !reproducible) {
-        args->shape = args->chunks > 1 ? RL_S6_MIDDLE_SHAPE
-                                       : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
-        if (args->shape != RL_S6_USUAL_SHAPE)
-            cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
-    }
-    args->whole = !f64 && is_whole(args);
+    bool reproducible = context->options.reproducible;
+    if (reproducible || !cut_long(args, groups, sms)) cut_usually(args, groups, sms, reproducible);
+    args->whole = is_whole(args);
+    args->fades = args->chunks > 1 && may_fade(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
@@ -162,6 +184,16 @@ static rill_status launch_carry(rill_context *context, rl_s6_args *args)
                                 arguments, "selective_scan: launch of the carries");
 }
 
+static rill_status launch_redo(rill_context *context, rl_s6_args *args)
+{
+    const int threads = 128;
+    int64_t blocks = rl_s6_ceil(args->sequences * args->channels, threads / 32);
+    if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_s6_redo_kernel(), blocks, 1, threads, 0, arguments,
+                                "selective_scan: launch of what must be redone");
+}
+
 static const void *pick_step(const rl_s6_args *args, bool whole)
 {
     bool projected = args->delta.dtype != args->x.dtype;
@@ -194,11 +226,12 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
     cut(context, args, groups);
     rill_status status = take_scratch(context, args, args->x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
     if (status == RILL_OK && args->chunks > 1) {
-        status = launch_walk(context, args, RL_S6_SUMMARY);
+        status = launch_walk(context, args, args->shape == RL_S6_MIDDLE_SHAPE ? RL_S6_MIDDLE_SUMMARY : RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
     static const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE};
-    return status == RILL_OK ? launch_walk(context, args, walks[args->shape]) : status;
+    if (status == RILL_OK) status = launch_walk(context, args, walks[args->shape]);
+    return status == RILL_OK && args->fades ? launch_redo(context, args) : status;
 }
 
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)

@@ -41,6 +41,8 @@ namespace selective_scan
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
 constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
 constexpr int AHEAD = 2;      /* tiles between a fetch and what it brings near */
+constexpr int TAIL = 256;     /* steps of a chunk that are summarised first; then four times as many */
+constexpr int FADED = 48;     /* binary digits by which what came before has faded, for its summary to leave it out */
 constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
 /* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */
@@ -127,6 +129,16 @@ template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t
     return task;
 }
 
+/* The last steps of a task, whole tiles of them. */
+__device__ inline Task last_steps(const rl_s6_args &args, Task task, int64_t steps)
+{
+    const int64_t left_out = task.piece.count - steps;
+    task.piece.row += args.reverse ? -left_out : left_out;
+    task.piece.count = steps;
+    task.tiles = (uint32_t)(steps / STEPS);
+    return task;
+}
+
 /* A place in the walk over tiles and, within each, panels. */
 struct Stage {
     uint32_t tile = 0;
@@ -154,6 +166,19 @@ constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                      ? 1
                                : sizeof(U) == 4 && Shape::OWN == 4 ? 2
                                                                    : 3;
 
+/* Whether, as far as the thread knows, what came before the task has faded. */
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
+__device__ bool run_roles(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles, bool is_tail)
+{
+    if (threadIdx.x < PRODUCERS) {
+        Producer<T, U, Acc, Shape, pass, work>(args, task, tiles).run();
+        return true;
+    }
+    Consumer<T, Acc, Shape, pass, work> consumer(args, task, tiles);
+    consumer.run(is_tail);
+    return consumer.has_faded();
+}
+
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
@@ -162,10 +187,17 @@ __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape>)
     await_earlier();
     Tiles<Acc, Shape> &tiles = shared_as<Tiles<Acc, Shape>>();
     const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);
-    if (threadIdx.x < PRODUCERS)
-        Producer<T, U, Acc, Shape, pass, work>(args, task, tiles).run();
-    else
-        Consumer<T, Acc, Shape, pass, work>(args, task, tiles).run();
+    if constexpr (pass == SUMMARY && work == WHOLE) {
+        int64_t tail = TAIL;
+        while (args.fades && tail < task.piece.count && task.tiles > 0) {
+            if (!barrier_meet_any_numbered(
+                    1, blockDim.x,
+                    !run_roles<T, U, Acc, Shape, pass, work>(args, last_steps(args, task, tail), tiles, true)))
+                return;
+            tail *= 4;
+        }
+    }
+    run_roles<T, U, Acc, Shape, pass, work>(args, task, tiles, false);
 }
 
 template <typename T, typename U, typename Shape, Pass pass> rl_s6_kernel pick_work(bool whole)
@@ -179,6 +211,8 @@ template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool
 {
     switch (walk) {
     case RL_S6_SUMMARY:
+        return pick_work<T, U, Usual, SUMMARY>(whole);
+    case RL_S6_MIDDLE_SUMMARY:
         return pick_work<T, U, Middle, SUMMARY>(whole);
     case RL_S6_FINE:
         return pick_work<T, U, Fine, FULL>(whole);

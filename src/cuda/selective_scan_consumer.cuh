@@ -25,10 +25,11 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
     double step_sum;
     bool wild;
     bool counts; /* the panel adds to step_sum */
-    int parity;  /* of the stage */
+    Acc greatest[OWN];
+    int parity; /* of the stage */
 
     __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
-        : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
+        : args(args), task(task), tiles(tiles), step_sum(0), wild(false), greatest{}
     {
         int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
         column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
@@ -190,6 +191,14 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
         return sum;
     }
 
+    /* The largest states of the chunk at tiles' ends, those that its summary may have left out among them. */
+    __device__ void note_states()
+    {
+        if (pass != FULL || work != WHOLE || !args.fades) return;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) greatest[k] = fmax(greatest[k], fabs(h[k]));
+    }
+
     /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
     __device__ void anchor(const Walk &walk)
     {
@@ -201,6 +210,7 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
             if (pass == FULL) size += fabs(h[k]);
         }
         if (pass == SUMMARY && counts) step_sum += walk.deltas;
+        note_states();
         calm = __all_sync(~0u, !exists || (tame && is_finite(size)));
         if (calm) {
 #pragma unroll
@@ -347,6 +357,7 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
             }
             if (pass == FULL) put(first, sum);
         }
+        note_states();
         look_at_states();
     }
 
@@ -367,15 +378,40 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
         run_plain(stage, steps, fresh);
     }
 
-    __device__ void summarise()
+    __device__ void summarise(bool is_tail)
     {
         if (!exists || lane != 0) return;
         int64_t at = carry_index(args, task.piece, channel);
-        args.step_sums[at] = step_sum;
-        args.wild[at] = wild;
+        args.step_sums[at] = is_tail ? -step_sum : step_sum;
+        args.wild[at] = wild ? RL_S6_WILD : 0;
     }
 
-    __device__ void run()
+    /* Whether the steps of a summary let through less than 2^-FADED of what came before. */
+    __device__ bool has_faded() const
+    {
+        bool faded = !wild;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) faded = faded && rate[k] * (Acc)step_sum <= -FADED;
+        return faded;
+    }
+
+    /* At a chunk's end: whether what its summary left out is nothing beside its last states. */
+    __device__ void vouch()
+    {
+        const int64_t at = carry_index(args, task.piece, channel);
+        const double sum = args.step_sums[at];
+        if (sum >= 0) return;
+        bool right = true;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) {
+            const Acc left_out = power_of_two(rate[k] * (Acc)-sum) * greatest[k];
+            right = right && is_finite(h[k]) && left_out <= Acc(0x1p-24) * fabs(h[k]);
+            ((Acc *)args.local)[at * args.states + state_of(0, k)] = h[k];
+        }
+        if (!right) args.wild[at] = RL_S6_UNFADED;
+    }
+
+    __device__ void run(bool is_tail)
     {
         const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
         const bool resident = panels == 1; /* all states stay in registers from tile to tile */
@@ -411,6 +447,9 @@ template <typename T, typename Acc, typename Shape, Pass pass, Work work> struct
             block_barrier(
                 threads); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
         }
-        if (pass == SUMMARY) summarise();
+        if (pass == SUMMARY) summarise(is_tail);
+        if constexpr (pass == FULL && work == WHOLE) {
+            if (args.fades && task.piece.chunk + 1 < args.chunks) vouch();
+        }
     }
 };
