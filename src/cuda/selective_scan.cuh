@@ -157,7 +157,12 @@ struct Stage {
     }
 };
 
+#include "selective_scan_states.cuh" /* first: the others rest on it */
+
 #include "selective_scan_consumer.cuh"
+
+#include "selective_scan_fetcher.cuh" /* as above */
+
 #include "selective_scan_producer.cuh"
 
 /* Blocks of a multiprocessor: as many as leave all threads the registers that they need.  U is what is projected. */
