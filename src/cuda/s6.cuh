@@ -198,6 +198,30 @@ template <typename Acc> struct StepSize {
         (*this)(value);
     }
 
+    /* Softplus; the largest value in magnitude. */
+    template <int count> __device__ static float soften(float (&value)[count])
+    {
+        float size = 0;
+#pragma unroll
+        for (int k = 0; k < count; k++) {
+            size = fmaxf(size, fabsf(value[k]));
+            value[k] = softplus_of_small(value[k]);
+        }
+        return size;
+    }
+
+    /* `usual` where softplus is all there is to do. */
+    template <int count> __device__ static bool usual_soft(float (&value)[count])
+    {
+        return soften(value) <= SMALL;
+    }
+
+    /* `any` where softplus is all there is to do. */
+    __device__ static void any_soft(float &value)
+    {
+        value = fabsf(value) <= SMALL ? softplus_of_small(value) : softplus(value);
+    }
+
     /*
      * The same in fewer instructions for step sizes that are tame and of the usual size; else false, and the values
      * are of no use.  NaN of a soft one passes through.
@@ -205,13 +229,7 @@ template <typename Acc> struct StepSize {
     template <int count> __device__ bool usual(float (&value)[count]) const
     {
         float size = 0, least = 0;
-        if (soft) {
-#pragma unroll
-            for (int k = 0; k < count; k++) {
-                size = fmaxf(size, fabsf(value[k]));
-                value[k] = softplus_of_small(value[k]);
-            }
-        }
+        if (soft) size = soften(value);
         if (clamps) {
 #pragma unroll
             for (int k = 0; k < count; k++) {

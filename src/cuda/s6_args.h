@@ -25,6 +25,12 @@ enum {
     RL_S6_STEP_WHOLE_THREADS = 128, /* of a block of the decode step of whole states */
 };
 
+/*
+ * Of a chunk: it must be redone in the loop's own order; or what came before its last steps has not faded as its
+ * summary supposed, and what follows must be redone.
+ */
+enum { RL_S6_WILD = 1, RL_S6_UNFADED = 2 };
+
 typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHAPE } rl_s6_shape;
 
 /* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
@@ -32,6 +38,8 @@ typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHA
 typedef struct rl_s6_view {
     void *data;
     int64_t batch, step, group, lane;
+    int64_t step_bytes,
+        tile_bytes; /* from step to step, from tile to tile; as ready numbers they need no registers */
     int32_t dtype;
     bool wide;
 } rl_s6_view;
@@ -55,8 +63,10 @@ typedef struct rl_s6_state {
  */
 typedef struct rl_s6_args {
     rl_s6_view x, delta, z, y, B, C;
-    bool wide;        /* all of these are */
-    bool A_wide;      /* A is */
+    bool wide;   /* all of these are */
+    bool whole;  /* nothing is asked of kernels but wide tensors, full blocks of channels, one panel of states that
+                    all exist, and softplus alone; steps of a tile may be missing */
+    bool A_wide; /* A is */
     bool states_wide; /* so are B, C, A and the states in the accumulation type, and no four of states is cut short */
     rl_s6_vector D, bias;
     const void *A;
@@ -79,8 +89,10 @@ typedef struct rl_s6_args {
     void *carry;       /* [sequences, chunks, channels, states]: the states that a chunk starts from, and the states
                           between tiles where they do not all fit in registers; NULL where neither is needed */
     void *local;       /* [sequences, chunks, channels, states]: the states a chunk ends with, started from zero */
-    double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes */
-    int32_t *wild;     /* [sequences, chunks, channels]: whether the chunk must be redone in the loop's own order */
+    double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes; or minus that of its last
+                          steps, where only these were summarised */
+    int32_t *wild;     /* [sequences, chunks, channels]: RL_S6_WILD, RL_S6_UNFADED */
+    bool fades;        /* chunks may be summarised by their last steps, behind which what came before has faded */
 
     bool softplus, reverse;
     bool clamps; /* the limits change some step size that softplus, where it acts, can bring */

@@ -11,10 +11,12 @@
 #include "s6_args.h"
 
 enum {
-    RL_S6_NARROW = 16,        /* channels of a block when wide blocks would leave multiprocessors idle */
-    RL_S6_SPLIT_STEPS = 256,  /* the least length of a chunk: below it the summaries cost more than they save */
-    RL_S6_SPLIT_FACTOR = 4,   /* the least number of chunks worth it: two walks over the steps instead of one */
-    RL_S6_SPLIT_MOST = 256,   /* chunks: the carries run through them one by one */
+    RL_S6_NARROW = 16,       /* channels of a block when wide blocks would leave multiprocessors idle */
+    RL_S6_SPLIT_STEPS = 256, /* the least length of a chunk: below it the summaries cost more than they save */
+    RL_S6_SPLIT_FACTOR = 4,  /* the least number of chunks worth it: two walks over the steps instead of one */
+    RL_S6_SPLIT_MOST = 256,  /* chunks: the carries run through them one by one */
+    RL_S6_LONG_STEPS =
+        4096, /* the same where summaries are of a chunk's last steps, if states fade as they mostly do */
     RL_S6_STEP_THREADS = 256, /* of a block of the decode step */
     RL_S6_STEP_BLOCKS = 16,   /* of the decode step on a multiprocessor: beyond, a block takes several sequences */
     RL_S6_STEP_MOST = 65535   /* rows of its grid, which CUDA allows */
@@ -41,6 +43,14 @@ static inline int64_t rl_s6_chunks(int64_t sequences, int64_t blocks, int64_t le
     int64_t chunks = wanted < longest ? wanted : longest;
     if (chunks > RL_S6_SPLIT_MOST) chunks = RL_S6_SPLIT_MOST;
     return chunks < RL_S6_SPLIT_FACTOR ? 1 : chunks;
+}
+
+/* Chunks of a sequence whose summaries may be short: as many as two blocks a multiprocessor leave room for. */
+static inline int64_t rl_s6_long_chunks(int64_t tasks, int64_t length, int sms)
+{
+    int64_t room = 2 * (int64_t)sms / tasks, longest = length / RL_S6_LONG_STEPS;
+    int64_t chunks = room < longest ? room : longest;
+    return chunks < 2 ? 1 : chunks;
 }
 
 /*

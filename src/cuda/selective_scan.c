@@ -67,19 +67,49 @@ static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channel
     args->blocks = args->blocks_per_group * groups;
 }
 
-static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
+/* Of work that is cut into blocks. */
+static bool is_whole(const rl_s6_args *args)
 {
-    int sms = rl_cuda_state_of(context)->sms;
-    bool reproducible = context->options.reproducible, f64 = args->x.dtype == RILL_F64;
+    static const int32_t channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
+    return args->x.dtype != RILL_F64 && args->wide && args->states == RL_S6_PANEL && args->softplus &&
+           !args->clamps && args->steady && args->block_channels == channels[args->shape] &&
+           args->group_channels % args->block_channels == 0;
+}
+
+/* Whether chunks may be summarised shortly: what must be redone is read again, so y may not lie where x does. */
+static bool may_fade(const rl_s6_args *args)
+{
+    return is_whole(args) && args->x.data != args->y.data;
+}
+
+/* Into chunks that are summarised shortly. */
+static bool cut_long(rl_s6_args *args, int64_t groups, int sms)
+{
+    args->shape = RL_S6_USUAL_SHAPE;
+    cut_channels(args, groups, RL_S6_CHANNELS);
+    args->chunks = rl_s6_long_chunks(args->sequences * args->blocks, args->length, sms);
+    return args->chunks > 1 && may_fade(args);
+}
+
+static void cut_usually(rl_s6_args *args, int64_t groups, int sms, bool reproducible)
+{
     cut_channels(args, groups, rl_s6_block_channels(args->sequences, groups, args->group_channels, sms));
     args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
     args->shape = RL_S6_USUAL_SHAPE;
-    if (!f64 && !reproducible) {
-        args->shape = args->chunks > 1 ? RL_S6_MIDDLE_SHAPE
-                                       : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
-        if (args->shape != RL_S6_USUAL_SHAPE)
-            cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
-    }
+    if (args->x.dtype == RILL_F64 || reproducible) return;
+    args->shape =
+        args->chunks > 1 ? RL_S6_MIDDLE_SHAPE : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
+    if (args->shape != RL_S6_USUAL_SHAPE)
+        cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
+}
+
+static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
+{
+    int sms = rl_cuda_state_of(context)->sms;
+    bool reproducible = context->options.reproducible;
+    if (reproducible || !cut_long(args, groups, sms)) cut_usually(args, groups, sms, reproducible);
+    args->whole = is_whole(args);
+    args->fades = args->chunks > 1 && may_fade(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
@@ -99,17 +129,17 @@ static rill_status take_scratch(rill_context *context, rl_s6_args *args, size_t 
     return status;
 }
 
-static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, rl_s6_walk walk)
+static rl_s6_kernel kernel_of(rill_dtype dtype, bool projected, bool whole, rl_s6_walk walk)
 {
     switch (dtype) {
     case RILL_F64:
         return rl_s6_kernel_f64(walk);
     case RILL_F32:
-        return rl_s6_kernel_f32(walk);
+        return rl_s6_kernel_f32(walk, whole);
     case RILL_BF16:
-        return rl_s6_kernel_bf16(walk, projected);
+        return rl_s6_kernel_bf16(walk, projected, whole);
     default:
-        return rl_s6_kernel_f16(walk, projected);
+        return rl_s6_kernel_f16(walk, projected, whole);
     }
 }
 
@@ -118,9 +148,9 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
 {
     const rill_dtype dtypes[] = {RILL_F64, RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
-    for (int k = 0; k < 4 * 2 * RL_S6_WALKS && error == cudaSuccess; k++) {
-        rl_s6_kernel kernel =
-            kernel_of(dtypes[k / 2 / RL_S6_WALKS], k / RL_S6_WALKS % 2, (rl_s6_walk)(k % RL_S6_WALKS));
+    for (int k = 0; k < 4 * 4 * RL_S6_WALKS && error == cudaSuccess; k++) {
+        const int kind = k / RL_S6_WALKS;
+        rl_s6_kernel kernel = kernel_of(dtypes[kind / 4], kind / 2 % 2, kind % 2, (rl_s6_walk)(k % RL_S6_WALKS));
         error = rl_cuda_allow(state, kernel.address, kernel.shared);
     }
     return error;
@@ -129,7 +159,7 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
 static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
-    rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, walk);
+    rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, args->whole, walk);
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     void *arguments[] = {args};
     rill_status status = RILL_OK;
@@ -151,6 +181,16 @@ static rill_status launch_carry(rill_context *context, rl_s6_args *args)
     void *arguments[] = {args};
     return rl_cuda_launch_early(context, rl_s6_carry_kernel(args->x.dtype == RILL_F64), blocks, 1, threads, 0,
                                 arguments, "selective_scan: launch of the carries");
+}
+
+static rill_status launch_redo(rill_context *context, rl_s6_args *args)
+{
+    const int threads = 128;
+    int64_t blocks = rl_s6_ceil(args->sequences * args->channels, threads / 32);
+    if (blocks > MOST_BLOCKS) blocks = MOST_BLOCKS;
+    void *arguments[] = {args};
+    return rl_cuda_launch_early(context, rl_s6_redo_kernel(), blocks, 1, threads, 0, arguments,
+                                "selective_scan: launch of what must be redone");
 }
 
 static const void *pick_step(const rl_s6_args *args, bool whole)
@@ -185,11 +225,12 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
     cut(context, args, groups);
     rill_status status = take_scratch(context, args, args->x.dtype == RILL_F64 ? sizeof(double) : sizeof(float));
     if (status == RILL_OK && args->chunks > 1) {
-        status = launch_walk(context, args, RL_S6_SUMMARY);
+        status = launch_walk(context, args, args->shape == RL_S6_MIDDLE_SHAPE ? RL_S6_MIDDLE_SUMMARY : RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
     static const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE};
-    return status == RILL_OK ? launch_walk(context, args, walks[args->shape]) : status;
+    if (status == RILL_OK) status = launch_walk(context, args, walks[args->shape]);
+    return status == RILL_OK && args->fades ? launch_redo(context, args) : status;
 }
 
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem)

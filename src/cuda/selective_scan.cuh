@@ -27,6 +27,7 @@
 #include <machine/ahead.cuh>
 #include <machine/barriers.cuh>
 #include <machine/early.cuh>
+#include <machine/held.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -40,7 +41,8 @@ namespace selective_scan
 constexpr int STEPS = RL_S6_STEPS, PANEL = RL_S6_PANEL, PRODUCERS = RL_S6_PRODUCERS;
 constexpr int GROUP = 4;      /* steps that a producer handles, and whose y a lane stores together */
 constexpr int AHEAD = 2;      /* tiles between a fetch and what it brings near */
-constexpr int ANCHORED = 16;  /* steps of the fast order between accurate states */
+constexpr int TAIL = 256;     /* steps of a chunk that are summarised first; then four times as many */
+constexpr int FADED = 48;     /* binary digits by which what came before has faded, for its summary to leave it out */
 constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order */
 
 /* How a block's threads share its work: `lanes` threads a channel, at most `channels` channels. */
@@ -58,14 +60,17 @@ using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
 /* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
 enum Flag { WILD = 1, REPEATS = 2 };
 
+/* What the kernels of whole work need not ask (rl_s6_args.whole). */
+enum Work { ANY, WHOLE };
+
 enum Pass { FULL, SUMMARY }; /* the summary of a chunk: its final states from zero, and its sum of step sizes */
 
 template <typename Acc> struct alignas(2 * sizeof(Acc)) Pair {
     Acc delta, input;
 };
 
-template <typename Acc, int count> struct alignas(count * sizeof(Acc) * 2 < 16 ? 8 : 16) Pairs { /* of neighbours */
-    Pair<Acc> pair[count];
+template <typename Acc> struct alignas(16) TwoSteps {
+    Pair<Acc> pair[2];
 };
 
 template <typename Acc, int count> struct alignas(count < 16 / sizeof(Acc) ? count * sizeof(Acc) : 16) States {
@@ -82,11 +87,12 @@ __device__ inline int slot_of(int channel)
 }
 
 template <typename Acc, typename Shape> struct Tiles {
-    alignas(16) Pair<Acc> step[2][STEPS][Shape::CHANNELS];
-    alignas(16) Acc bc[2][STEPS][2 * PANEL];
+    TwoSteps<Acc> step[2][STEPS / 2][Shape::CHANNELS];
+    alignas(16) Acc bc[2][STEPS][2 * PANEL];                          /* lane by lane: B, then C of its states */
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
-    Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2]; /* of a tile: D x, and what earlier panels have of y */
-    int flags[4][Shape::CHANNELS];                          /* Flag */
+    Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2];   /* of a tile: D x, and what earlier panels have of y */
+    alignas(8) Acc deltas[2][STEPS / GROUP][Shape::CHANNELS]; /* sums of four step sizes */
+    int flags[4][Shape::CHANNELS];                            /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
@@ -102,6 +108,7 @@ struct Task {
     int64_t channel, group, in_group; /* the first channel, its group, its place in the group */
     int channels;                     /* of the block that exist */
     uint32_t tiles;                   /* enough for 2^37 steps */
+    int last_steps;                   /* of the last tile */
 };
 
 template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t index)
@@ -117,7 +124,18 @@ template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t
     task.channels = left < args.block_channels ? (int)left : args.block_channels;
     task.piece = locate_piece(args, sequence, rest - sequence * args.chunks);
     task.tiles = (uint32_t)((task.piece.count + STEPS - 1) / STEPS);
+    task.last_steps = (int)(task.piece.count - (int64_t)(task.tiles - 1) * STEPS);
     if (pass == SUMMARY && task.piece.chunk + 1 == args.chunks) task.tiles = 0; /* nothing follows the last chunk */
+    return task;
+}
+
+/* The last steps of a task, whole tiles of them. */
+__device__ inline Task last_steps(const rl_s6_args &args, Task task, int64_t steps)
+{
+    const int64_t left_out = task.piece.count - steps;
+    task.piece.row += args.reverse ? -left_out : left_out;
+    task.piece.count = steps;
+    task.tiles = (uint32_t)(steps / STEPS);
     return task;
 }
 
@@ -132,15 +150,19 @@ struct Stage {
         panel = 0;
         tile++;
     }
-    /* Steps of the tile, of `count` in all. */
-    __device__ int steps(int64_t count) const
+    /* Steps of the tile. */
+    __device__ int steps(const Task &task) const
     {
-        const int64_t left = count - (int64_t)tile * STEPS;
-        return left < STEPS ? (int)left : STEPS;
+        return tile + 1 < task.tiles ? STEPS : task.last_steps;
     }
 };
 
+#include "selective_scan_states.cuh" /* first: the others rest on it */
+
 #include "selective_scan_consumer.cuh"
+
+#include "selective_scan_fetcher.cuh" /* as above */
+
 #include "selective_scan_producer.cuh"
 
 /* Blocks of a multiprocessor: as many as leave all threads the registers that they need.  U is what is projected. */
@@ -149,32 +171,60 @@ constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                      ? 1
                                : sizeof(U) == 4 && Shape::OWN == 4 ? 2
                                                                    : 3;
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass>
+/* Whether, as far as the thread knows, what came before the task has faded. */
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
+__device__ bool run_roles(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles, bool is_tail)
+{
+    if (threadIdx.x < PRODUCERS) {
+        Producer<T, U, Acc, Shape, pass, work>(args, task, tiles).run();
+        return true;
+    }
+    Consumer<T, Acc, Shape, pass, work> consumer(args, task, tiles);
+    consumer.run(is_tail);
+    return consumer.has_faded();
+}
+
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
     let_later_start();
     await_earlier();
-    unsigned char *const memory = dynamic_shared;
-    Tiles<Acc, Shape> &tiles = *reinterpret_cast<Tiles<Acc, Shape> *>(memory);
+    Tiles<Acc, Shape> &tiles = shared_as<Tiles<Acc, Shape>>();
     const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);
-    if (threadIdx.x < PRODUCERS)
-        Producer<T, U, Acc, Shape, pass>(args, task, tiles).run();
-    else
-        Consumer<T, Acc, Shape, pass>(args, task, tiles).run();
+    if constexpr (pass == SUMMARY && work == WHOLE) {
+        int64_t tail = TAIL;
+        while (args.fades && tail < task.piece.count && task.tiles > 0) {
+            if (!barrier_meet_any_numbered(
+                    1, blockDim.x,
+                    !run_roles<T, U, Acc, Shape, pass, work>(args, last_steps(args, task, tail), tiles, true)))
+                return;
+            tail *= 4;
+        }
+    }
+    run_roles<T, U, Acc, Shape, pass, work>(args, task, tiles, false);
 }
 
-template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk)
+template <typename T, typename U, typename Shape, Pass pass> rl_s6_kernel pick_work(bool whole)
+{
+    return {whole ? kernel_address<scan_kernel<T, U, float, Shape, pass, WHOLE>>()
+                  : kernel_address<scan_kernel<T, U, float, Shape, pass, ANY>>(),
+            sizeof(Tiles<float, Shape>)};
+}
+
+template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool whole)
 {
     switch (walk) {
     case RL_S6_SUMMARY:
-        return {kernel_address<scan_kernel<T, U, float, Middle, SUMMARY>>(), sizeof(Tiles<float, Middle>)};
+        return pick_work<T, U, Usual, SUMMARY>(whole);
+    case RL_S6_MIDDLE_SUMMARY:
+        return pick_work<T, U, Middle, SUMMARY>(whole);
     case RL_S6_FINE:
-        return {kernel_address<scan_kernel<T, U, float, Fine, FULL>>(), sizeof(Tiles<float, Fine>)};
+        return pick_work<T, U, Fine, FULL>(whole);
     case RL_S6_MIDDLE:
-        return {kernel_address<scan_kernel<T, U, float, Middle, FULL>>(), sizeof(Tiles<float, Middle>)};
+        return pick_work<T, U, Middle, FULL>(whole);
     default:
-        return {kernel_address<scan_kernel<T, U, float, Usual, FULL>>(), sizeof(Tiles<float, Usual>)};
+        return pick_work<T, U, Usual, FULL>(whole);
     }
 }
 

@@ -7,14 +7,14 @@
 
 using namespace selective_scan;
 
-rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected)
+rl_s6_kernel rl_s6_kernel_bf16(rl_s6_walk walk, bool projected, bool whole)
 {
-    return projected ? pick_kernel<bf16, float>(walk) : pick_kernel<bf16, bf16>(walk);
+    return projected ? pick_kernel<bf16, float>(walk, whole) : pick_kernel<bf16, bf16>(walk, whole);
 }
 
-rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected)
+rl_s6_kernel rl_s6_kernel_f16(rl_s6_walk walk, bool projected, bool whole)
 {
-    return projected ? pick_kernel<f16, float>(walk) : pick_kernel<f16, f16>(walk);
+    return projected ? pick_kernel<f16, float>(walk, whole) : pick_kernel<f16, f16>(walk, whole);
 }
 
 template <typename T, typename U> static const void *pick_step(bool whole)

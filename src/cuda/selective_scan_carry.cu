@@ -69,7 +69,8 @@ __device__ void carry_state(const rl_s6_args &args, int64_t sequence, int64_t ch
             if (chunk + k >= args.chunks) continue;
             ((Acc *)args.carry)[(first + (chunk + k) * place) * args.states + state] = h;
             if (chunk + k + 1 == args.chunks) continue;
-            const Acc next = fma(exponential((Acc)(a * sum[k])), h, local[k]);
+            const Acc decay = sum[k] < 0 ? Acc(0) : exponential((Acc)(a * sum[k]));
+            const Acc next = fma(decay, h, local[k]);
             if (!wild[k] && a <= 0 && is_finite(h) && is_finite(next))
                 h = next;
             else

@@ -1,160 +1,59 @@
 /* The consumers of selective_scan.cuh, which includes this in its namespace: the recurrence itself. */
 
-/*
- * Lane bits of a warp, low to high: channel 0, the state lane's, the channel's others.  So neighbouring threads read
- * the same B and C, and threads two apart the same δ: shared memory serves such pairs in one access.
- */
-template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
-    static constexpr int LANES = Shape::LANES, OWN = Shape::OWN;
+template <typename T, typename Acc, typename Shape, Pass pass, Work work>
+struct Consumer : OwnStates<Acc, Shape, pass, work> {
+    using Base = OwnStates<Acc, Shape, pass, work>;
+    using Base::LANES, Base::OWN, Base::args, Base::task, Base::column, Base::lane, Base::exists, Base::channel;
+    using Base::own, Base::h, Base::rate, Base::decays, Base::state_of, Base::load_A;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
-    using Own = States<Acc, OWN>;
+    static constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
+    static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
 
-    const rl_s6_args &args;
-    const Task &task;
     Tiles<Acc, Shape> &tiles;
-    int column;  /* channel of the block */
-    int lane;    /* of the channel: states OWN lane .. OWN (lane + 1) - 1 of a panel */
-    bool exists; /* the channel does */
-    int64_t channel;
-    int own;               /* states of the panel that exist */
-    Acc h[OWN], rate[OWN]; /* rate: A log2(e), for rough_decay */
-    bool decays;           /* no A is above 0 */
-    bool tame;             /* A and the states allow the fast order */
+    bool tame; /* A and the states allow the fast order */
+    bool calm; /* so they do in all lanes of the warp */
     double step_sum;
     bool wild;
     bool counts; /* the panel adds to step_sum */
-    int parity;  /* of the stage */
+    Acc greatest[OWN];
+    int parity; /* of the stage */
 
     __device__ Consumer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
-        : args(args), task(task), tiles(tiles), step_sum(0), wild(false)
+        : Base(args, task), tiles(tiles), step_sum(0), wild(false), greatest{}
     {
-        int thread = threadIdx.x - PRODUCERS, in_warp = thread & 31;
-        column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
-        lane = in_warp / 2 % LANES;
-        exists = column < task.channels;
-        channel = task.channel + column;
-    }
-
-    __device__ int64_t state_of(int panel, int k) const
-    {
-        return (int64_t)panel * PANEL + lane * OWN + k;
-    }
-
-    __device__ bool has(int panel, int k) const
-    {
-        return exists && state_of(panel, k) < args.states;
-    }
-
-    __device__ Acc load_A(int panel, int k) const
-    {
-        const int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
-        return has(panel, k) ? finite_range(((const Acc *)args.A)[at]) : Acc(0);
-    }
-
-    __device__ void load_rates(int panel)
-    {
-        const int64_t left = args.states - state_of(panel, 0);
-        own = !exists || left < 0 ? 0 : left < OWN ? (int)left : OWN;
-        decays = true;
-#pragma unroll
-        for (int k = 0; k < OWN; k++) {
-            const Acc a = load_A(panel, k);
-            decays = decays && a <= 0;
-            rate[k] = fmax(a * Acc(1.44269504088896341), -Limits<Acc>::top);
-        }
-    }
-
-    /* The block's own memory of states: between tiles, and at the ends of chunks. */
-    __device__ Acc *kept(int panel) const
-    {
-        Acc *base = (Acc *)(pass == SUMMARY ? args.local : args.carry);
-        return base + carry_index(args, task.piece, channel) * args.states + state_of(panel, 0);
-    }
-
-    /*
-     * Where the thread's first state of a panel lies in the caller's states.  Its operands are hidden, which
-     * keeps compilers from working this out ahead of the walk and holding it in registers all along.
-     */
-    __device__ int64_t place_of(const rl_s6_state &states, int panel) const
-    {
-        int64_t sequence = task.piece.sequence, its_channel = channel;
-        hide(sequence, its_channel);
-        return sequence * states.sequence + its_channel * states.channel + state_of(panel, 0) * states.state;
-    }
-
-    __device__ void load_states(int panel, bool first_tile)
-    {
-        const bool begins = first_tile && (pass == SUMMARY || args.chunks == 1);
-        const rl_s6_state &init = args.h_init;
-        const int64_t from = place_of(init, panel);
-#pragma unroll
-        for (int k = 0; k < OWN; k++) {
-            h[k] = 0;
-            if (!has(panel, k)) continue;
-            if (!begins) {
-                h[k] = kept(panel)[k];
-            } else if (pass == FULL && init.data) {
-                h[k] = load_any<Acc>(init.data, init.dtype, from + k * init.state);
-            }
-        }
-    }
-
-    __device__ void store_states(int panel, bool last_tile)
-    {
-        const bool keep = pass == SUMMARY || !last_tile, finish = pass == FULL && last_tile && task.piece.ends;
-        const rl_s6_state &final = args.h_final;
-        const int64_t to = place_of(final, panel);
-#pragma unroll
-        for (int k = 0; k < OWN; k++) {
-            if (!has(panel, k)) continue;
-            if (keep) kept(panel)[k] = h[k];
-            if (finish && final.data) store_any(final.data, final.dtype, to + k * final.state, h[k]);
-        }
-    }
-
-    /* A sequence without steps hands its states on, bit for bit where both have one type. */
-    __device__ void hand_on() const
-    {
-        const rl_s6_state &init = args.h_init, &final = args.h_final;
-        for (int64_t state = lane; final.data && exists && state < args.states; state += LANES) {
-            int64_t to = task.piece.sequence * final.sequence + channel * final.channel + state * final.state;
-            int64_t from = task.piece.sequence * init.sequence + channel * init.channel + state * init.state;
-            if (!init.data)
-                store_any(final.data, final.dtype, to, Acc(0));
-            else if (init.dtype != final.dtype)
-                store_any(final.data, final.dtype, to, load_any<Acc>(init.data, init.dtype, from));
-            else if (sizeof(Acc) == 4 && init.dtype != RILL_F32)
-                ((uint16_t *) final.data)[to] = ((const uint16_t *)init.data)[from];
-            else
-                ((Acc *) final.data)[to] = ((const Acc *)init.data)[from];
-        }
     }
 
     /* Stores the lane's part of y of four steps. */
-    __device__ void put(const Stage &stage, int step, const Acc *sum)
+    __device__ static void put(Quad<Acc> *to, const Acc *sum)
     {
         Quad<Acc> part;
 #pragma unroll
         for (int s = 0; s < GROUP; s++) part.lane[s] = sum[s];
-        tiles.y[parity][step / GROUP][lane][slot_of(column)] = part;
+        *to = part;
+    }
+    __device__ void put(int step, const Acc *sum)
+    {
+        put(&tiles.y[parity][step / GROUP][lane][slot_of(column)], sum);
     }
 
-    /* What the fast order holds beside the states, from one anchor to the next. */
+    /* What the fast order holds beside the states, over a tile. */
     struct Walk {
         Acc before[OWN], local[OWN], deltas;
     };
 
     __device__ void begin(Walk &walk) const
     {
-        walk.deltas = 0;
 #pragma unroll
-        for (int k = 0; k < OWN; k++) walk.before[k] = h[k];
+        for (int k = 0; k < OWN; k++) {
+            walk.before[k] = h[k];
+            walk.local[k] = 0;
+        }
     }
 
-    /* One step of a tame lane; `first` after an anchor. */
-    __device__ void step_fast(Walk &walk, int k, Acc decay, Acc input, bool first)
+    /* One step of a tame lane. */
+    __device__ void step_fast(Walk &walk, int k, Acc decay, Acc input)
     {
-        walk.local[k] = first ? input : fma(decay, walk.local[k], input);
+        walk.local[k] = fma(decay, walk.local[k], input);
         if (pass == FULL) h[k] = fma(decay, h[k], input);
     }
 
@@ -164,19 +63,69 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         h[k] = fresh ? input : advance(decay, h[k], input);
     }
 
+    /* The lane's share of Σδ of a tile, from the sums of four steps that the producers left. */
+    __device__ Acc share_of_deltas(const Stage &stage) const
+    {
+        Acc sum = 0;
+#pragma unroll
+        for (int k = 0; k < SUMS; k += SHARES) sum += tiles.deltas[stage.tile & 1][k + lane % SHARES][column];
+        return sum;
+    }
+
+    /* Σδ, the same in all lanes of a channel. */
+    __device__ static Acc add_shares(Acc sum)
+    {
+#pragma unroll
+        for (int other = 1; other < SHARES; other *= 2) sum += __shfl_xor_sync(~0u, sum, 2 * other);
+        return sum;
+    }
+
+    /* The largest states of the chunk at tiles' ends, those that its summary may have left out among them. */
+    __device__ void note_states()
+    {
+        if constexpr (pass == FULL && work == WHOLE) {
+            if (!args.fades) return;
+#pragma unroll
+            for (int k = 0; k < OWN; k++) greatest[k] = fmax(greatest[k], fabs(h[k]));
+        }
+    }
+
     /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
     __device__ void anchor(const Walk &walk)
     {
+        Acc anchored[OWN], size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            const Acc anchored = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
-            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored;
+            anchored[k] = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
+            size += fabs(anchored[k]);
+            if (pass == FULL) size += fabs(h[k]);
         }
         if (pass == SUMMARY && counts) step_sum += walk.deltas;
+        note_states();
+        calm = __all_sync(~0u, !exists || (tame && is_finite(size)));
+        if (calm) {
+#pragma unroll
+            for (int k = 0; k < OWN; k++) h[k] = anchored[k];
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < OWN; k++)
+            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored[k];
+        look_at_states();
+    }
+
+    __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
+    {
+        const States<Acc, pass == FULL ? 2 *OWN : OWN> bc = *(const decltype(bc) *)row;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) {
+            step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * bc.state[k]);
+            if (pass == FULL) sum = fma(bc.state[OWN + k], h[k], sum);
+        }
     }
 
     /*
-     * ANCHORED steps of the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and
+     * A tile in the fast order, for a warp whose lanes are all tame: every decay is in [0, 1], states and
      * inputs are finite.  The decays are rough (rough_decay), and their error would add up over a sequence.  So
      * beside the states a second recurrence runs from 0, and at the end the states become exp(A Σδ) h_before + local,
      * with one accurate exponential: an error lasts no longer than that.
@@ -184,27 +133,27 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      * It would also add up where the same step size comes again and again, since the same decay then has the same
      * error.  So walk_mixed takes the tiles of which the producers note that (note_repeats).
      */
-    __device__ void walk_tame(const Stage &stage, int first, Walk &walk)
+    __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
     {
-#pragma unroll
-        for (int part = 0; part < ANCHORED; part += STORED) {
+        const Acc share = share_of_deltas(stage);
+        const TwoSteps<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
+        const Acc *row = tiles.bc[parity][0] + lane * 2 * OWN;
+        Quad<Acc> *to = &tiles.y[parity][0][lane][slot_of(column)];
+#pragma unroll 1
+        for (int part = 0; part < steps; part += STORED) {
             Acc sum[STORED] = {};
 #pragma unroll
-            for (int s = 0; s < STORED; s++) {
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + part + s][column];
-                const Acc *row = tiles.bc[parity][first + part + s] + lane * OWN;
-                const Own b = *(const Own *)row;
-                Own c = {};
-                if (pass == FULL) c = *(const Own *)(row + PANEL);
-                walk.deltas += pair.delta;
-#pragma unroll
-                for (int k = 0; k < OWN; k++) {
-                    step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * b.state[k], part + s == 0);
-                    if (pass == FULL) sum[s] = fma(c.state[k], h[k], sum[s]);
-                }
+            for (int s = 0; s < STORED; s += 2) {
+                const TwoSteps<Acc> two = pairs[s / 2 * Shape::CHANNELS];
+                step_tame(two.pair[0], row + s * 2 * PANEL, walk, sum[s]);
+                step_tame(two.pair[1], row + (s + 1) * 2 * PANEL, walk, sum[s + 1]);
             }
 #pragma unroll
-            for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(stage, first + part + s, sum + s);
+            for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(to + s / GROUP * PART, sum + s);
+            pairs += STORED / 2 * Shape::CHANNELS;
+            row += STORED * 2 * PANEL;
+            to += STORED / GROUP * PART;
+            if (part == 0) walk.deltas = add_shares(share); /* here nothing waits for it */
         }
     }
 
@@ -214,20 +163,19 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
      * exponentials, in the same walk; a lane with `repeats` takes accurate decays where a step size equals the one
      * before.  What comes before, and lanes of other channels, have the same bits as in walk_tame.
      */
-    __device__ void walk_mixed(const Stage &stage, int first, int end, bool repeats, bool &fresh, Walk &walk)
+    __device__ void walk_mixed(const Stage &stage, int end, bool repeats, bool fresh, Walk &walk)
     {
         Acc a[OWN], last = -1; /* no tame step size is negative */
 #pragma unroll
         for (int k = 0; k < OWN; k++) a[k] = load_A(stage.panel, k);
-        for (int part = first; part < end; part += GROUP) {
+        for (int part = 0; part < end; part += GROUP) {
             Acc sum[GROUP] = {};
 #pragma unroll
             for (int s = 0; s < GROUP; s++) {
                 if (part + s >= end) continue; /* a step that does nothing to the tame */
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][part + s][column];
-                const Acc *row = tiles.bc[parity][part + s] + lane * OWN;
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][(part + s) / 2][column].pair[s % 2];
+                const Acc *row = tiles.bc[parity][part + s] + lane * 2 * OWN;
                 tame = tame && is_tame(pair.delta, pair.input);
-                walk.deltas += pair.delta;
                 const bool accurate = !tame || (repeats && pair.delta == last);
                 last = pair.delta;
 #pragma unroll
@@ -236,34 +184,35 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
                     if (!tame && k >= own) continue; /* no state: infinities must not meet its zeros */
                     const Acc decay = accurate ? exponential(pair.delta * a[k]) : rough_decay(pair.delta, rate[k]);
                     if (tame)
-                        step_fast(walk, k, decay, input, part + s == first);
+                        step_fast(walk, k, decay, input);
                     else
                         step_plainly(k, decay, input, fresh);
-                    if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                    if (pass == FULL) sum[s] = fma(row[OWN + k], h[k], sum[s]);
                 }
                 fresh = false; /* nothing multiplies a state that is not there */
             }
-            if (pass == FULL) put(stage, part, sum);
+            if (pass == FULL) put(part, sum);
         }
     }
 
+    /* One order a warp.  What the flags rule out is found so seldom that they are asked last. */
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
-        const bool all_tame = __all_sync(~0u, tame && !flags); /* one order a warp */
-        for (int first = 0; first < steps; first += ANCHORED) {
-            const int end = first + ANCHORED < steps ? first + ANCHORED : steps;
-            Walk walk;
-            begin(walk);
-            if (all_tame)
-                walk_tame(stage, first, walk);
-            else
-                walk_mixed(stage, first, end, flags & REPEATS, fresh, walk);
-            anchor(walk);
-        }
-        Acc size = 0; /* NaN and infinity stay in the sum */
+        Walk walk;
+        begin(walk);
+        const bool was_calm = calm;
+        if (was_calm) walk_tame(stage, steps, walk);
+        if (!was_calm || __any_sync(~0u, flags)) {
+            if (was_calm) {
 #pragma unroll
-        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
-        if (!tame || !is_finite(size)) look_at_states();
+                for (int k = 0; k < OWN; k++) h[k] = walk.before[k];
+                begin(walk);
+            } else {
+                walk.deltas = add_shares(share_of_deltas(stage));
+            }
+            walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
+        }
+        anchor(walk);
     }
 
     /* Whether A and the states allow the fast order. */
@@ -272,6 +221,7 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         tame = decays;
 #pragma unroll
         for (int k = 0; k < OWN; k++) tame = tame && is_finite(h[k]);
+        calm = __all_sync(~0u, tame || !exists);
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */
@@ -285,25 +235,26 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
 #pragma unroll
             for (int s = 0; s < GROUP; s++) {
                 if (first + s >= steps) continue;
-                const Pair<Acc> pair = tiles.step[stage.tile & 1][first + s][column];
-                const Acc *row = tiles.bc[parity][first + s] + lane * OWN;
+                const Pair<Acc> pair = tiles.step[stage.tile & 1][(first + s) / 2][column].pair[s % 2];
+                const Acc *row = tiles.bc[parity][first + s] + lane * 2 * OWN;
                 if (pass == SUMMARY && counts) step_sum += pair.delta;
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     if (k >= own) continue;
                     step_plainly(k, exponential(pair.delta * a[k]), pair.input * row[k], fresh);
-                    if (pass == FULL) sum[s] = fma(row[PANEL + k], h[k], sum[s]);
+                    if (pass == FULL) sum[s] = fma(row[OWN + k], h[k], sum[s]);
                 }
                 fresh = false;
             }
-            if (pass == FULL) put(stage, first, sum);
+            if (pass == FULL) put(first, sum);
         }
+        note_states();
         look_at_states();
     }
 
     __device__ void run_stage(const Stage &stage)
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
@@ -318,30 +269,55 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         run_plain(stage, steps, fresh);
     }
 
-    __device__ void summarise()
+    __device__ void summarise(bool is_tail)
     {
         if (!exists || lane != 0) return;
         int64_t at = carry_index(args, task.piece, channel);
-        args.step_sums[at] = step_sum;
-        args.wild[at] = wild;
+        args.step_sums[at] = is_tail ? -step_sum : step_sum;
+        args.wild[at] = wild ? RL_S6_WILD : 0;
     }
 
-    __device__ void run()
+    /* Whether the steps of a summary let through less than 2^-FADED of what came before. */
+    __device__ bool has_faded() const
     {
-        const int panels = args.panels, threads = blockDim.x;
+        bool faded = !wild;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) faded = faded && rate[k] * (Acc)step_sum <= -FADED;
+        return faded;
+    }
+
+    /* At a chunk's end: whether what its summary left out is nothing beside its last states. */
+    __device__ void vouch()
+    {
+        const int64_t at = carry_index(args, task.piece, channel);
+        const double sum = args.step_sums[at];
+        if (sum >= 0) return;
+        bool right = true;
+#pragma unroll
+        for (int k = 0; k < OWN; k++) {
+            const Acc left_out = power_of_two(rate[k] * (Acc)-sum) * greatest[k];
+            right = right && is_finite(h[k]) && left_out <= Acc(0x1p-24) * fabs(h[k]);
+            ((Acc *)args.local)[at * args.states + state_of(0, k)] = h[k];
+        }
+        if (!right) args.wild[at] = RL_S6_UNFADED;
+    }
+
+    __device__ void run(bool is_tail)
+    {
+        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
         const bool resident = panels == 1; /* all states stay in registers from tile to tile */
-        if (task.tiles == 0 && task.piece.empty && task.piece.starts && pass == FULL) hand_on();
+        if (task.tiles == 0 && task.piece.empty && task.piece.starts && pass == FULL) this->hand_on();
         if (task.tiles == 0 && pass == SUMMARY) {
-            for (int panel = 0; panel < args.panels; panel++) {
-                load_states(panel, true);
-                store_states(panel, true);
+            for (int panel = 0; panel < panels; panel++) {
+                this->load_states(panel, true);
+                this->store_states(panel, true);
             }
         }
         for (int k = column; lane == 0 && k < 4 * Shape::CHANNELS; k += args.block_channels)
             (&tiles.flags[0][0])[k] = 0;
         if (resident && task.tiles > 0) {
-            load_rates(0);
-            load_states(0, true);
+            this->load_rates(0);
+            this->load_states(0, true);
             look_at_states();
         }
         block_barrier(threads); /* flags are clear, and the task before has left the tiles */
@@ -351,17 +327,20 @@ template <typename T, typename Acc, typename Shape, Pass pass> struct Consumer {
         for (; stage.tile < task.tiles; stage.advance(panels), parity ^= 1) {
             const bool first = stage.tile == 0, last = stage.tile + 1 == task.tiles;
             if (!resident) {
-                load_rates(stage.panel);
-                load_states(stage.panel, first);
+                this->load_rates(stage.panel);
+                this->load_states(stage.panel, first);
                 look_at_states();
             }
             /* The flags of the tile after next are in nobody's hands. */
             if (lane == 0) tiles.flags[(stage.tile + 2) % 4][column] = 0;
             run_stage(stage);
-            if (last || !resident) store_states(stage.panel, last);
+            if (last || !resident) this->store_states(stage.panel, last);
             block_barrier(
                 threads); /* the stage's tiles are used up, the next one's are prepared, its y is complete */
         }
-        if (pass == SUMMARY) summarise();
+        if (pass == SUMMARY) summarise(is_tail);
+        if constexpr (pass == FULL && work == WHOLE) {
+            if (args.fades && task.piece.chunk + 1 < args.chunks) vouch();
+        }
     }
 };

@@ -7,9 +7,9 @@
 
 using namespace selective_scan;
 
-rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk)
+rl_s6_kernel rl_s6_kernel_f32(rl_s6_walk walk, bool whole)
 {
-    return pick_kernel<float, float>(walk);
+    return pick_kernel<float, float>(walk, whole);
 }
 
 const void *rl_s6_step_f32(bool whole)

@@ -11,8 +11,8 @@ rl_s6_kernel rl_s6_kernel_f64(rl_s6_walk walk)
 {
     using Memory = Tiles<double, Usual>;
     if (walk == RL_S6_SUMMARY)
-        return {kernel_address<scan_kernel<double, double, double, Usual, SUMMARY>>(), sizeof(Memory)};
-    return {kernel_address<scan_kernel<double, double, double, Usual, FULL>>(), sizeof(Memory)};
+        return {kernel_address<scan_kernel<double, double, double, Usual, SUMMARY, ANY>>(), sizeof(Memory)};
+    return {kernel_address<scan_kernel<double, double, double, Usual, FULL, ANY>>(), sizeof(Memory)};
 }
 
 const void *rl_s6_step_f64(bool whole)

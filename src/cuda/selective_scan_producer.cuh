@@ -1,123 +1,21 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass> struct Producer {
-    static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
-    static constexpr bool LOOKS = ACROSS == 1 || sizeof(T) == 2; /* ahead; wide items leave it no registers */
-    static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
+struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
+    using Base = Fetcher<T, U, Acc, Shape, pass, work>;
+    using Base::ACROSS, Base::LANES, Base::HELD, Base::BUSY, Base::args, Base::task, Base::column, Base::first;
+    using Base::count, Base::whole, Base::skips, Base::bias, Base::skip, Base::x, Base::delta, Base::z, Base::y;
+    using Base::step_size, Base::raw_x, Base::raw_delta, Base::raw_B, Base::raw_C, Base::has;
 
-    const rl_s6_args &args;
-    const Task &task;
+    struct alignas(ACROSS * sizeof(Acc)) Sums {
+        Acc sum[ACROSS];
+    };
+
     Tiles<Acc, Shape> &tiles;
-    int column, first; /* the thread's first channel of the block, and its first step of a tile */
-    int count;         /* of its channels that exist; 0 for a thread that has none */
-    bool whole;        /* full tiles can be read and written whole */
-    bool skips;
-    Acc bias[ACROSS], skip[ACROSS];
-    const T *x; /* of the next tile to fetch, at the thread's first step */
-    const U *delta, *B, *C;
-    const T *z; /* of the next tile to write */
-    T *y;
-    const char *ahead; /* where a later tile's row of x, delta, B or C begins, a row for each thread */
-    int64_t ahead_step;
-    StepSize<Acc> step_size;
-    Few<T, ACROSS> raw_x[GROUP];
-    Few<U, ACROSS> raw_delta[GROUP];
-    Quad<U> raw_B, raw_C;
-
-    /* The address of the first step's row. */
-    template <typename E> __device__ E *start(const rl_s6_view &view) const
-    {
-        return (E *)view.data + first_row(args, view, task.piece);
-    }
 
     __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
-        : args(args), task(task), tiles(tiles), step_size(args)
+        : Base(args, task), tiles(tiles)
     {
-        const int across = args.block_channels / ACROSS;
-        column = threadIdx.x % across * ACROSS;
-        first = threadIdx.x / across * GROUP;
-        count = task.channels - column;
-        if (first >= STEPS || count < 0) count = 0;
-        whole = args.wide && task.channels == args.block_channels;
-        skips = args.D.data != nullptr;
-        const int64_t channel = task.channel + column;
-        x = start<T>(args.x) + channel * args.x.lane + first * args.x.step;
-        delta = start<U>(args.delta) + channel * args.delta.lane + first * args.delta.step;
-        const int step = threadIdx.x / 4, state = threadIdx.x % 4 * 4; /* of its quad of B and C in a panel */
-        B = start<U>(args.B) + task.group * args.B.group + state * args.B.lane + step * args.B.step;
-        if (pass == FULL) {
-            C = start<U>(args.C) + task.group * args.C.group + state * args.C.lane + step * args.C.step;
-            y = start<T>(args.y) + channel * args.y.lane + first * args.y.step;
-            if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
-        }
-        if (LOOKS) look_ahead();
-#pragma unroll
-        for (int c = 0; c < ACROSS; c++) {
-            const bool exists = c < count;
-            bias[c] =
-                exists && args.bias.data ? ((const Acc *)args.bias.data)[(channel + c) * args.bias.stride] : Acc(0);
-            skip[c] = exists && args.D.data ? ((const Acc *)args.D.data)[(channel + c) * args.D.stride] : Acc(0);
-        }
-    }
-
-    /* One warp for each of x, delta, B and C, one thread for each step of a tile. */
-    __device__ void look_ahead()
-    {
-        const int tensor = threadIdx.x / STEPS, size = tensor == 0 ? sizeof(T) : sizeof(U);
-        const rl_s6_view &view = tensor == 0                      ? args.x
-                                 : tensor == 1                    ? args.delta
-                                 : tensor == 2 || pass == SUMMARY ? args.B
-                                                                  : args.C;
-        const int64_t at = tensor < 2 ? task.channel * view.lane : task.group * view.group;
-        ahead_step = view.step * size;
-        ahead = (const char *)view.data + (first_row(args, view, task.piece) + at) * size +
-                (threadIdx.x % STEPS + AHEAD * STEPS) * ahead_step;
-    }
-
-    /* Four steps of a tensor in a tile of `steps`. */
-    template <typename E>
-    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *from, const rl_s6_view &view, int steps)
-    {
-        int64_t step = view.step, lane = view.lane;
-        hide(step, lane);
-        if (whole && steps == STEPS) {
-            if (count == 0) return;
-#pragma unroll
-            for (int s = 0; s < GROUP; s++, from += step) raw[s] = *(const Few<E, ACROSS> *)from;
-        } else {
-#pragma unroll
-            for (int s = 0; s < GROUP; s++, from += step)
-                raw[s] = load_few<E, ACROSS>(from, lane, first + s < steps ? count : 0, view.wide);
-        }
-    }
-
-    /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
-    __device__ void fetch(const Stage &stage)
-    {
-        const int steps = stage.steps(task.piece.count);
-        const int64_t panel = stage.panel * PANEL;
-        const bool last = stage.panel + 1 == args.panels;
-        if (stage.panel == 0) {
-            fetch_steps(raw_x, x, args.x, steps);
-            fetch_steps(raw_delta, delta, args.delta, steps);
-            x += STEPS * args.x.step;
-            delta += STEPS * args.delta.step;
-            if (LOOKS) {
-                if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
-                ahead += STEPS * ahead_step;
-            }
-        }
-        if (whole && steps == STEPS && args.states - panel >= PANEL) {
-            raw_B = *(const Quad<U> *)B;
-            if (pass == FULL) raw_C = *(const Quad<U> *)C;
-        } else {
-            const int64_t states = args.states - panel - threadIdx.x % 4 * 4;
-            const int64_t there = (int)threadIdx.x / 4 < steps ? states : 0;
-            raw_B = load_quad(B, args.B.lane, there, args.B.wide);
-            if (pass == FULL) raw_C = load_quad(C, args.C.lane, there, args.C.wide);
-        }
-        B += last ? STEPS * args.B.step - panel * args.B.lane : PANEL * args.B.lane;
-        if (pass == FULL) C += last ? STEPS * args.C.step - panel * args.C.lane : PANEL * args.C.lane;
     }
 
     /* Step sizes as they were loaded, with their bias. */
@@ -135,16 +33,37 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Whether steps or channels of the thread may not exist. */
     __device__ bool is_part(const Stage &stage) const
     {
-        return !whole || stage.steps(task.piece.count) < STEPS;
+        return !whole || stage.steps(task) < STEPS;
     }
 
     /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
-    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD]) const
+    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD])
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             if (first + k / ACROSS >= steps || k % ACROSS >= count) step[k] = 0;
+        if constexpr (work == WHOLE) {
+#pragma unroll
+            for (int s = 0; s < GROUP; s++)
+                if (!has(s, steps)) raw_x[s] = {}; /* of an earlier tile */
+        }
+    }
+
+    /* Their sums, channel by channel. */
+    __device__ void put_sums(const Stage &stage, const Acc (&step)[HELD])
+    {
+        Sums sums;
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++)
+            sums.sum[c] = (step[c] + step[ACROSS + c]) + (step[2 * ACROSS + c] + step[3 * ACROSS + c]);
+        *(Sums *)&tiles.deltas[stage.tile & 1][first / GROUP][column] = sums;
+    }
+
+    /* What the thread put down as the step size of one of its own. */
+    __device__ Acc delta_of(const Stage &stage, int step, int c) const
+    {
+        return tiles.step[stage.tile & 1][(first + step) / 2][column + c].pair[step % 2].delta;
     }
 
     /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
@@ -152,15 +71,15 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     {
         Acc size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
-        for (int s = 0; s < GROUP; s++) {
-            Pairs<Acc, ACROSS> out;
+        for (int s = 0; s < GROUP; s += 2) {
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) {
-                const int k = s * ACROSS + c;
-                out.pair[c] = {step[k], step[k] * value_of(k)};
-                size += fabs(out.pair[c].input);
+                const int k = s * ACROSS + c, later = k + ACROSS;
+                const TwoSteps<Acc> out = {
+                    {{step[k], step[k] * value_of(k)}, {step[later], step[later] * value_of(later)}}};
+                size += fabs(out.pair[0].input) + fabs(out.pair[1].input);
+                tiles.step[stage.tile & 1][(first + s) / 2][column + c] = out;
             }
-            *(Pairs<Acc, ACROSS> *)&tiles.step[stage.tile & 1][first + s][column] = out;
         }
         return size <= Limits<Acc>::tame;
     }
@@ -188,7 +107,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      */
     __device__ void put_unusual(const Stage &stage)
     {
-        const int steps = stage.steps(task.piece.count);
+        const int steps = stage.steps(task);
 #pragma unroll 1
         for (int k = 0; k < HELD; k++) {
             const int s = k / ACROSS, c = k % ACROSS;
@@ -198,16 +117,21 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 const Acc raw = widen(delta[c * args.delta.lane - back * args.delta.step]);
                 step[0] = raw + (c == 0 ? bias[0] : bias[ACROSS - 1]);
                 value = widen(x[c * args.x.lane - back * args.x.step]);
-                step_size.any(step);
+                if constexpr (work == WHOLE)
+                    step_size.any_soft(step[0]);
+                else
+                    step_size.any(step);
             }
             const Pair<Acc> pair = {step[0], step[0] * value};
-            tiles.step[stage.tile & 1][first + s][column + c] = pair;
+            tiles.step[stage.tile & 1][(first + s) / 2][column + c].pair[s % 2] = pair;
             int flags = is_tame(pair.delta, pair.input) ? 0 : WILD;
-            if (sizeof(T) == 4 && s > 0 && step[0] != 0 &&
-                tiles.step[stage.tile & 1][first + s - 1][column + c].delta == step[0])
-                flags |= REPEATS;
+            if (sizeof(T) == 4 && s > 0 && step[0] != 0 && delta_of(stage, s - 1, c) == step[0]) flags |= REPEATS;
             if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
         }
+        Acc step[HELD];
+#pragma unroll
+        for (int k = 0; k < HELD; k++) step[k] = delta_of(stage, k / ACROSS, k % ACROSS);
+        put_sums(stage, step);
     }
 
     /*
@@ -215,16 +139,18 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      * show what comes of it).  A step is compared within the thread's four only.  Where it is 0 its decay is 1 in any
      * case.
      */
-    __device__ void note_repeats(const Acc (&step)[HELD], uint32_t tile)
+    __device__ void note_repeats(const Stage &stage, const Acc (&step)[HELD])
     {
         bool any = false;
 #pragma unroll
         for (int k = ACROSS; k < HELD; k++) any = any || step[k] == step[k - ACROSS];
         if (!any) return;
-#pragma unroll
-        for (int k = ACROSS; k < HELD; k++)
-            if (step[k] == step[k - ACROSS] && step[k] != 0)
-                atomicOr(&tiles.flags[tile % 4][column + k % ACROSS], REPEATS);
+#pragma unroll 1
+        for (int k = ACROSS; k < HELD; k++) {
+            const Acc delta = delta_of(stage, k / ACROSS, k % ACROSS);
+            if (delta != 0 && delta == delta_of(stage, k / ACROSS - 1, k % ACROSS))
+                atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], REPEATS);
+        }
     }
 
     /* δ, δx and D x of the thread's steps of a tile. */
@@ -234,10 +160,11 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         if constexpr (sizeof(Acc) == 4) {
             Acc step[HELD];
             size_steps(step);
-            usual = step_size.usual(step);
+            usual = work == WHOLE ? step_size.usual_soft(step) : step_size.usual(step);
             if (is_part(stage)) leave_out(stage, step);
             usual = put_pairs(stage, step) && usual;
-            if (sizeof(T) == 4 && usual) note_repeats(step, stage.tile);
+            put_sums(stage, step);
+            if (sizeof(T) == 4 && usual) note_repeats(stage, step);
         }
         if (pass == FULL && skips) put_skips(stage);
         if (!usual) put_unusual(stage);
@@ -246,16 +173,29 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
     /* Turns what fetch loaded into the shared tiles of the stage. */
     __device__ void prepare(const Stage &stage, int parity)
     {
-        Quad<Acc> wide_B, wide_C;
+        if (work == WHOLE && is_part(stage) && (int)threadIdx.x / 4 >= stage.steps(task)) raw_B = raw_C = {};
+        put_bc(parity);
+        if (BUSY || (stage.panel == 0 && count > 0)) put_steps(stage);
+    }
+
+    __device__ void put_bc(int parity)
+    {
+        Acc wide[8];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            wide_B.lane[k] = widen(raw_B.get(k));
-            if (pass == FULL) wide_C.lane[k] = widen(raw_C.get(k));
+            const int at = k / Shape::OWN * 2 * Shape::OWN + k % Shape::OWN;
+            wide[at] = widen(raw_B.get(k));
+            wide[at + Shape::OWN] = pass == FULL ? widen(raw_C.get(k)) : Acc(0);
         }
-        Acc *to = tiles.bc[parity][threadIdx.x / 4] + threadIdx.x % 4 * 4;
-        *(Quad<Acc> *)to = wide_B;
-        if (pass == FULL) *(Quad<Acc> *)(to + PANEL) = wide_C;
-        if (stage.panel == 0 && count > 0) put_steps(stage);
+        Quad<Acc> *to = (Quad<Acc> *)&tiles.bc[parity][threadIdx.x / 4][threadIdx.x % 4 * 8];
+        to[0] = {{wide[0], wide[1], wide[2], wide[3]}};
+        to[1] = {{wide[4], wide[5], wide[6], wide[7]}};
+    }
+
+    __device__ static void add_to(Quad<Acc> &sum, const Quad<Acc> &more)
+    {
+#pragma unroll
+        for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
     }
 
     /* Four steps of a channel: what its lanes have of y at a stage, and what was begun. */
@@ -265,29 +205,27 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
         const int slot = slot_of(column + c);
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
-        for (int lane = 1; lane <= LANES; lane++) {
-            if (lane == LANES && !skips && stage.panel == 0) break;
-            const Quad<Acc> more = lane < LANES ? part[lane][slot] : begun_of(stage, c);
-#pragma unroll
-            for (int s = 0; s < GROUP; s++) sum.lane[s] += more.lane[s];
-        }
+        for (int lane = 1; lane < LANES; lane++) add_to(sum, part[lane][slot]);
+        if (skips || (work != WHOLE && stage.panel > 0)) add_to(sum, begun_of(stage, c));
         return sum;
     }
 
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
-        fetch_steps(gates, z, args.z, steps);
-        z += STEPS * args.z.step;
+        this->fetch_steps(gates, z, args.z, steps);
+        gate_sums(gates, sum);
+    }
+
+    __device__ static void gate_sums(const Few<T, ACROSS> (&gates)[GROUP], Quad<Acc> (&sum)[ACROSS])
+    {
 #pragma unroll
         for (int k = 0; k < HELD; k++)
             sum[k % ACROSS].lane[k / ACROSS] *= gate((Acc)widen(gates[k / ACROSS].get(k % ACROSS)));
     }
 
-    /* Writes four steps of y.  Tiles come in order. */
-    __device__ void write(int steps, const Quad<Acc> (&sum)[ACROSS])
+    __device__ static void round_sums(const Quad<Acc> (&sum)[ACROSS], Few<T, ACROSS> (&out)[GROUP])
     {
-        Few<T, ACROSS> out[GROUP];
 #pragma unroll
         for (int s = 0; s < GROUP; s++) {
             Acc row[ACROSS];
@@ -295,29 +233,44 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
             for (int c = 0; c < ACROSS; c++) row[c] = sum[c].lane[s];
             out[s].round(row);
         }
-        T *to = y;
-        int64_t step = args.y.step, lane = args.y.lane;
-        hide(step, lane);
-        y += STEPS * step;
-        if (whole && steps == STEPS) {
+    }
+
+    /* Writes four steps of y.  Tiles come in order. */
+    __device__ void write(int steps, const Quad<Acc> (&sum)[ACROSS])
+    {
+        Few<T, ACROSS> out[GROUP];
+        round_sums(sum, out);
+        if constexpr (work == WHOLE) {
+            T *to = y;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += step) *(Few<T, ACROSS> *)to = out[s];
+            for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, args.y.step_bytes))
+                if (has(s, steps)) *(Few<T, ACROSS> *)to = out[s];
+            y = Base::after_bytes(y, args.y.tile_bytes);
         } else {
+            T *to = y;
+            int64_t step = args.y.step, lane = args.y.lane;
+            hide(step, lane);
+            y += STEPS * step;
+            if (whole && steps == STEPS) {
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to += step)
-                store_few<T, ACROSS>(to, lane, first + s < steps ? count : 0, args.y.wide, out[s]);
+                for (int s = 0; s < GROUP; s++, to += step) *(Few<T, ACROSS> *)to = out[s];
+            } else {
+#pragma unroll
+                for (int s = 0; s < GROUP; s++, to += step)
+                    store_few<T, ACROSS>(to, lane, first + s < steps ? count : 0, args.y.wide, out[s]);
+            }
         }
     }
 
     /* What the consumers have of y at a stage; with the last panel the tile's y is complete. */
     __device__ void collect(const Stage &stage, int parity)
     {
-        if (count == 0) return;
-        const int steps = stage.steps(task.piece.count);
+        if (!BUSY && count == 0) return;
+        const int steps = stage.steps(task);
         Quad<Acc> sum[ACROSS];
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) sum[c] = add_up(stage, parity, c);
-        if (stage.panel + 1 < args.panels) {
+        if (work != WHOLE && stage.panel + 1 < args.panels) {
 #pragma unroll
             for (int c = 0; c < ACROSS; c++) begun_of(stage, c) = sum[c];
             return;
@@ -333,7 +286,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
      */
     __device__ void run()
     {
-        const int panels = args.panels, threads = blockDim.x;
+        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
         Stage behind, next, after;
         int parity = 1; /* of stages `next` and `behind` */
 #pragma unroll 1
@@ -347,7 +300,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass> struc
                 next.advance(panels);
             }
             if (after.tile < task.tiles) {
-                fetch(after);
+                this->fetch(after);
                 after.advance(panels);
             }
             if (early < 2 && behind.tile == task.tiles) return;

@@ -300,6 +300,36 @@ static void infinite_decay(void **unused)
     }
 }
 
+/*
+ * Row 12: states that fade long before a part of a long sequence ends.  The first channel goes on; in the second x
+ * stops and only 2^-64 of its states is left 256 steps later, which is then all that there is; in the third comes a
+ * NaN.
+ */
+static void faded(void **unused)
+{
+    const int64_t length = 8192, channels = 32, states = 16, stop = 3840, poison = 100;
+    (void)unused;
+    hard_scan scan = hard_make(RILL_F32, (hard_sizes){1, length, channels, states, 1});
+    scan.args.delta_softplus = true;
+    view_fill(&scan.args.delta, log(expm1(1)));
+    view_fill(&scan.args.A, -log(2) / 4);
+    for (int64_t t = stop; t < length; t++) set3(&scan.args.x, 0, t, 1, 0);
+    set3(&scan.args.x, 0, poison, 2, NAN);
+    run(&scan);
+    const double step = log1p(exp(get3(&scan.args.delta, 0, 0, 0))), rate = step * get3(&scan.args.A, 0, 0, 0);
+    const double whole = (double)states * step / -expm1(rate);
+    check_at(&scan.args.y, 0, length - 1, 0, whole);
+    check_at(&scan.args.h_final, 0, 0, 0, whole / (double)states);
+    for (int64_t t = stop; t < stop + 400; t++)
+        assert_true(near(get3(&scan.args.y, 0, t, 1), whole * exp(rate * (double)(t + 1 - stop)), 1e-4));
+    for (int64_t t = 0; t < length; t += t < 200 ? 1 : 99) {
+        assert_true(isnan(get3(&scan.args.y, 0, t, 2)) == (t >= poison));
+        check_at(&scan.args.y, 0, t, 3, get3(&scan.args.y, 0, t, 0));
+    }
+    assert_true(isnan(get3(&scan.args.h_final, 0, 2, 0)));
+    hard_free(&scan);
+}
+
 static int run_venue(const venue *where, rill_context *opened)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +339,7 @@ static int run_venue(const venue *where, rill_context *opened)
         cmocka_unit_test(strong_decay),    cmocka_unit_test(huge_step),
         cmocka_unit_test(groups),          cmocka_unit_test(many_states),
         cmocka_unit_test(clamped),         cmocka_unit_test(infinite_decay),
+        cmocka_unit_test(faded),
     };
     context = opened;
     plain_loop = where->backend == RILL_BACKEND_REFERENCE || where->backend == RILL_BACKEND_LOOP;

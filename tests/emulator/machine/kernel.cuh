@@ -30,4 +30,9 @@ template <auto kernel> const void *kernel_address()
 
 #define dynamic_shared ((unsigned char *)emulator::self->block->shared)
 
+template <typename T> inline T &shared_as()
+{
+    return *reinterpret_cast<T *>(dynamic_shared);
+}
+
 #endif
