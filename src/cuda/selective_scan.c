@@ -107,9 +107,9 @@ static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
     bool reproducible = context->options.reproducible;
-    if (reproducible || !cut_long(args, groups, sms)) cut_usually(args, groups, sms, reproducible);
+    args->fades = !reproducible && cut_long(args, groups, sms);
+    if (!args->fades) cut_usually(args, groups, sms, reproducible);
     args->whole = is_whole(args);
-    args->fades = args->chunks > 1 && may_fade(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
