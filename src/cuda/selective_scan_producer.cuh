@@ -7,7 +7,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     using Base::count, Base::whole, Base::skips, Base::bias, Base::skip, Base::x, Base::delta, Base::z, Base::y;
     using Base::step_size, Base::raw_x, Base::raw_delta, Base::raw_B, Base::raw_C, Base::has;
 
-    struct alignas(ACROSS * sizeof(Acc)) Sums {
+    struct alignas(Shape::ACROSS * sizeof(Acc)) Sums {
         Acc sum[ACROSS];
     };
 
