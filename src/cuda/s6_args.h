@@ -38,11 +38,14 @@ typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHA
 typedef struct rl_s6_view {
     void *data;
     int64_t batch, step, group, lane;
-    int64_t step_bytes,
-        tile_bytes; /* from step to step, from tile to tile; as ready numbers they need no registers */
     int32_t dtype;
     bool wide;
 } rl_s6_view;
+
+/* Bytes from step to step and from tile to tile of a view: as ready numbers they need no registers. */
+typedef struct rl_s6_pace {
+    int64_t step, tile;
+} rl_s6_pace;
 
 typedef struct rl_s6_vector {
     const void *data;
@@ -98,6 +101,8 @@ typedef struct rl_s6_args {
     bool clamps; /* the limits change some step size that softplus, where it acts, can bring */
     bool steady; /* they make none of them negative or huge */
     double delta_min, delta_max;
+
+    rl_s6_pace x_pace, delta_pace, y_pace, B_pace, C_pace; /* of whole work; behind all that a decode step reads */
 } rl_s6_args;
 
 #endif

@@ -29,8 +29,6 @@ rl_s6_view rl_s6_view_of(const rill_tensor *tensor)
     view.group = lane == 3 ? stride[2] : 0;
     view.lane = stride[lane];
     view.wide = rl_s6_is_wide(tensor, stride);
-    view.step_bytes = view.step * (int64_t)rill_dtype_size(tensor->dtype);
-    view.tile_bytes = view.step_bytes * RL_S6_STEPS;
     return view;
 }
 
@@ -61,9 +59,6 @@ rl_s6_state rl_s6_state_of(const rill_tensor *tensor)
 
 rl_s6_view rl_s6_turned(rl_s6_view view, bool reverse)
 {
-    if (!reverse) return view;
-    view.step = -view.step;
-    view.step_bytes = -view.step_bytes;
-    view.tile_bytes = -view.tile_bytes;
+    if (reverse) view.step = -view.step;
     return view;
 }

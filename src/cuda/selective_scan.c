@@ -103,13 +103,29 @@ static void cut_usually(rl_s6_args *args, int64_t groups, int sms, bool reproduc
         cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
 }
 
+static rl_s6_pace pace_of(const rl_s6_view *view)
+{
+    const int64_t step = view->step * (int64_t)rill_dtype_size((rill_dtype)view->dtype);
+    return (rl_s6_pace){.step = step, .tile = step * RL_S6_STEPS};
+}
+
+static void set_paces(rl_s6_args *args)
+{
+    args->x_pace = pace_of(&args->x);
+    args->delta_pace = pace_of(&args->delta);
+    args->y_pace = pace_of(&args->y);
+    args->B_pace = pace_of(&args->B);
+    args->C_pace = pace_of(&args->C);
+}
+
 static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
 {
     int sms = rl_cuda_state_of(context)->sms;
     bool reproducible = context->options.reproducible;
-    if (reproducible || !cut_long(args, groups, sms)) cut_usually(args, groups, sms, reproducible);
+    args->fades = !reproducible && cut_long(args, groups, sms);
+    if (!args->fades) cut_usually(args, groups, sms, reproducible);
     args->whole = is_whole(args);
-    args->fades = args->chunks > 1 && may_fade(args);
+    if (args->whole) set_paces(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }

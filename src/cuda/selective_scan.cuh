@@ -166,10 +166,10 @@ struct Stage {
 #include "selective_scan_producer.cuh"
 
 /* Blocks of a multiprocessor: as many as leave all threads the registers that they need.  U is what is projected. */
-template <typename T, typename U, typename Shape>
-constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                      ? 1
-                               : sizeof(U) == 4 && Shape::OWN == 4 ? 2
-                                                                   : 3;
+template <typename T, typename U, typename Shape, Pass pass, Work work>
+constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                                          ? 1
+                               : Shape::OWN == 4 && (sizeof(U) == 4 || pass == SUMMARY || work == ANY) ? 2
+                                                                                                       : 3;
 
 /* Whether, as far as the thread knows, what came before the task has faded. */
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
@@ -185,7 +185,7 @@ __device__ bool run_roles(const rl_s6_args &args, const Task &task, Tiles<Acc, S
 }
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
-__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape>)
+__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape, pass, work>)
     scan_kernel(const __grid_constant__ rl_s6_args args)
 {
     let_later_start();

@@ -84,14 +84,15 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
 
     /* Four steps of a tensor in a tile of `steps`, and on to the next tile. */
     template <typename E>
-    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *&from, const rl_s6_view &view, int steps)
+    __device__ void fetch_steps(Few<E, ACROSS> (&raw)[GROUP], const E *&from, const rl_s6_view &view,
+                                const rl_s6_pace &pace, int steps)
     {
         if constexpr (work == WHOLE) {
             const E *at = from;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, at = after_bytes(at, view.step_bytes))
+            for (int s = 0; s < GROUP; s++, at = after_bytes(at, pace.step))
                 if (has(s, steps)) raw[s] = *(const Few<E, ACROSS> *)at;
-            from = after_bytes(from, view.tile_bytes);
+            from = after_bytes(from, pace.tile);
         } else {
             const E *at = from;
             int64_t step = view.step, lane = view.lane;
@@ -116,12 +117,13 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     }
 
     /* Four states of B or C, and on to the next stage. */
-    __device__ void fetch_states(Quad<U> &raw, const U *&from, const rl_s6_view &view, const Stage &stage, int steps)
+    __device__ void fetch_states(Quad<U> &raw, const U *&from, const rl_s6_view &view, const rl_s6_pace &pace,
+                                 const Stage &stage, int steps)
     {
         const int step = threadIdx.x / 4;
         if constexpr (work == WHOLE) {
             if (step < steps) raw = *(const Quad<U> *)from;
-            from = after_bytes(from, view.tile_bytes);
+            from = after_bytes(from, pace.tile);
         } else {
             const int64_t panel = stage.panel * PANEL, states = args.states - panel;
             if (whole && steps == STEPS && states >= PANEL)
@@ -138,14 +140,14 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     {
         const int steps = stage.steps(task);
         if (work == WHOLE || stage.panel == 0) {
-            fetch_steps(raw_x, x, args.x, steps);
-            fetch_steps(raw_delta, delta, args.delta, steps);
+            fetch_steps(raw_x, x, args.x, args.x_pace, steps);
+            fetch_steps(raw_delta, delta, args.delta, args.delta_pace, steps);
             if (LOOKS) {
                 if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
                 ahead += STEPS * ahead_step;
             }
         }
-        fetch_states(raw_B, B, args.B, stage, steps);
-        if (pass == FULL) fetch_states(raw_C, C, args.C, stage, steps);
+        fetch_states(raw_B, B, args.B, args.B_pace, stage, steps);
+        if (pass == FULL) fetch_states(raw_C, C, args.C, args.C_pace, stage, steps);
     }
 };

@@ -7,7 +7,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     using Base::count, Base::whole, Base::skips, Base::bias, Base::skip, Base::x, Base::delta, Base::z, Base::y;
     using Base::step_size, Base::raw_x, Base::raw_delta, Base::raw_B, Base::raw_C, Base::has;
 
-    struct alignas(ACROSS * sizeof(Acc)) Sums {
+    struct alignas(Shape::ACROSS * sizeof(Acc)) Sums {
         Acc sum[ACROSS];
     };
 
@@ -243,9 +243,9 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         if constexpr (work == WHOLE) {
             T *to = y;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, args.y.step_bytes))
+            for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, args.y_pace.step))
                 if (has(s, steps)) *(Few<T, ACROSS> *)to = out[s];
-            y = Base::after_bytes(y, args.y.tile_bytes);
+            y = Base::after_bytes(y, args.y_pace.tile);
         } else {
             T *to = y;
             int64_t step = args.y.step, lane = args.y.lane;
