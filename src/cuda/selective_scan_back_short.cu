@@ -64,6 +64,7 @@ template <typename Acc, bool floats> struct Short {
     int lane, warp, own, state;    /* the thread's: `own` is its channel of the pair */
     bool exists;                   /* its channel and state do */
     Acc a, start;                  /* A, and the state before the first step */
+    Acc bias, skip;                /* of the channel whose steps the thread prepares and finishes */
 
     __device__ Short(const rl_s6_back_args &args, const Room<Acc> &room, int64_t task) : args(args), room(room)
     {
@@ -85,6 +86,10 @@ template <typename Acc, bool floats> struct Short {
         a = exists ? finite_range(((const Acc *)scan.A)[(channel + own) * scan.A_channel + state * scan.A_state])
                    : Acc(0);
         start = exists ? load_state(scan.h_init) : Acc(0);
+        static_assert(THREADS / 2 % PAIR == 0, "a thread keeps to one channel");
+        const int of = threadIdx.x % PAIR;
+        bias = of < channels ? load_vector(scan.bias, of) : Acc(0);
+        skip = of < channels ? load_vector(scan.D, of) : Acc(0);
     }
 
     __device__ static Acc load_number(const rl_s6_view &view, int64_t at)
@@ -155,7 +160,7 @@ template <typename Acc, bool floats> struct Short {
                 const Acc raw = load(args.scan.delta, t, of), dy = args.dy.data ? load(args.dy, t, of) : Acc(0);
                 step.x = load(args.scan.x, t, of);
                 const bool gates = args.scan.z.data && args.dy.data;
-                size_step(step, raw + load_vector(args.scan.bias, of));
+                size_step(step, raw + bias);
                 step.input = step.delta * step.x;
                 step.du = gates ? dy * gate(load(args.scan.z, t, of)) : dy;
             }
@@ -294,15 +299,14 @@ template <typename Acc, bool floats> struct Short {
     }
 
     /* dx, ddelta, dz of a step of a channel; adds to dD and ddelta_bias. */
-    __device__ void finish_step(int t, int of, Acc &dD, Acc &bias) const
+    __device__ void finish_step(int t, int of, Acc &dD, Acc &dbias) const
     {
         const Step<Acc> &step = room.step[t * PAIR + of];
         const Along<Acc> &along = room.along[t * PAIR + of];
         const bool skips = args.dy.data && args.scan.D.data;
-        const Acc skip = load_vector(args.scan.D, of);
         const Acc ddelta = step.slope < 0 ? Acc(0) : step.slope * along.delta;
         Acc dx = step.delta * along.B, dz = 0;
-        bias += ddelta;
+        dbias += ddelta;
         if (skips) {
             dx += step.du * skip;
             dD += step.du * step.x;
@@ -337,17 +341,16 @@ template <typename Acc, bool floats> struct Short {
 
     __device__ void finish() const
     {
-        Acc dD = 0, bias = 0;
-        static_assert(THREADS % PAIR == 0, "a thread keeps to one channel");
+        Acc dD = 0, dbias = 0;
         for (int i = threadIdx.x; i < steps * PAIR; i += THREADS)
-            if (i % PAIR < channels) finish_step(i / PAIR, i % PAIR, dD, bias);
+            if (i % PAIR < channels) finish_step(i / PAIR, i % PAIR, dD, dbias);
         dD = sum_lanes(dD);
-        bias = sum_lanes(bias);
+        dbias = sum_lanes(dbias);
         store_dA();
         __syncthreads(); /* the shares of dA have been read */
         if (lane < PAIR) {
             room.shares[(warp * 2 + 0) * PAIR + lane] = dD;
-            room.shares[(warp * 2 + 1) * PAIR + lane] = bias;
+            room.shares[(warp * 2 + 1) * PAIR + lane] = dbias;
         }
         __syncthreads(); /* all warps' are there */
         if (threadIdx.x >= 2 * PAIR || (int)threadIdx.x % PAIR >= channels) return;
@@ -385,7 +388,10 @@ __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ 
     }
 }
 
-/* Over the blocks of a group: number k of [groups, rows, 2, states].  Of all there are fewer than 2^31. */
+/*
+ * Over the blocks of a group: number k of [groups, rows, 2, states].  Of all there are fewer than 2^31.  Where a
+ * number lies is found before the wait for the parts.
+ */
 template <typename Acc> __device__ void sum_input(const rl_s6_back_args &args, int k)
 {
     const int states = (int)args.scan.states, per_group = (int)args.rows * 2 * states;
@@ -395,7 +401,8 @@ template <typename Acc> __device__ void sum_input(const rl_s6_back_args &args, i
     if (!view.data) return;
     const Acc *from = (const Acc *)args.bc_parts + group * blocks * per_group + in_group;
     Acc sum = 0;
-#pragma unroll 16
+    await_earlier();
+#pragma unroll 32
     for (int block = 0; block < blocks; block++) sum += from[block * per_group];
     const int length = (int)args.scan.length, batch = row / length, time = row - batch * length;
     const int64_t step = args.scan.reverse ? -view.step : view.step;
@@ -414,6 +421,7 @@ template <typename Acc> __device__ void sum_parameter(const rl_s6_back_args &arg
     const void *const parts = is_A ? args.A_parts : is_D ? args.D_parts : args.bias_parts;
     if (!target.data) return;
     Acc sum = 0;
+    await_earlier();
 #pragma unroll 4
     for (int sequence = 0; sequence < (int)args.scan.sequences; sequence++)
         sum += ((const Acc *)parts)[sequence * size + at];
@@ -428,9 +436,9 @@ template <typename Acc> __global__ void short_sums_kernel(const __grid_constant_
     const int inputs = args.bc_parts ? (int)(args.groups * args.rows * 2 * args.scan.states) : 0;
     const int count = inputs + (int)(args.scan.channels * (args.scan.states + 2));
     let_later_start();
-    await_earlier();
     for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
         k < inputs ? sum_input<Acc>(args, k) : sum_parameter<Acc>(args, k - inputs);
+    await_earlier(); /* those that had nothing to sum */
 }
 
 } // namespace
