@@ -13,7 +13,10 @@
  *
  *     warp   = 16 channels: 8 pairs of them x 4 lanes with 4 states each
  *     thread = (pair, lane)    2 channels x 4 states, so that B and C are read once for two channels, and dB and dC
- *                              are summed over two before lanes exchange anything
+ *                              are summed over two before lanes exchange anything; in the summary, which has no such
+ *                              sums, one of the two: it has twice the threads
+ *
+ * A few short sequences have kernels of their own: selective_scan_back_short.cu.
  *
  * Blocks are small so that a multiprocessor holds several, of which some compute while others load.
  *

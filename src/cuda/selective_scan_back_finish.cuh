@@ -55,8 +55,8 @@ template <typename Acc, int form> struct Finisher {
     }
 
     /* dx, ddelta of a quad, and its part of ddelta_bias.  Without states there is nothing for x to multiply. */
-    __device__ void finish_quad(int at, bool exists, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4], Acc (&ddelta)[4],
-                                Shares &shares) const
+    __device__ void finish_quad(int at, bool exists, const Acc (&x)[4], const Acc (&skip)[4], Acc (&dx)[4],
+                                Acc (&ddelta)[4], Shares &shares) const
     {
         const int column = preparer.column;
         const bool skips = args.dy.data && args.scan.D.data;

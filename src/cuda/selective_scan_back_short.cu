@@ -23,36 +23,7 @@ constexpr int PAIR = RL_S6_BACK_SHORT_CHANNELS, STATES = RL_S6_BACK_SHORT_STATES
 constexpr int THREADS = RL_S6_BACK_SHORT_THREADS, WARPS = THREADS / 32;
 constexpr int AHEAD = 8; /* steps whose numbers are loaded together */
 
-/* A step of a channel.  What is clamped has no slope: -1. */
-template <typename Acc> struct Step {
-    Acc delta, input, du, slope, x; /* δ, δx, the gradient of Σ C h, of δ along what is stored, x */
-};
-
-/* Sums over the states of a step of a channel. */
-template <typename Acc> struct Along {
-    Acc B, delta, output; /* Σ G B, the gradient of δ, Σ C h */
-};
-
-/* One block's sequence in shared memory. */
-template <typename Acc> struct Room {
-    Acc *decay, *h, *G; /* [steps, lanes] the last two first hold what a step adds */
-    Acc *B, *C;         /* [steps, STATES] */
-    Step<Acc> *step;    /* [steps, PAIR] */
-    Along<Acc> *along;  /* [steps, PAIR] */
-    Acc *shares;        /* [WARPS, lanes] */
-
-    __device__ Room(unsigned char *memory, int64_t steps)
-    {
-        decay = (Acc *)memory;
-        h = decay + steps * LANES;
-        G = h + steps * LANES;
-        B = G + steps * LANES;
-        C = B + steps * STATES;
-        step = (Step<Acc> *)(C + steps * STATES);
-        along = (Along<Acc> *)(step + steps * PAIR);
-        shares = (Acc *)(along + steps * PAIR);
-    }
-};
+#include "selective_scan_back_short_room.cuh"
 
 /* `floats`: all tensors by time are float32. */
 template <typename Acc, bool floats> struct Short {
@@ -64,6 +35,7 @@ template <typename Acc, bool floats> struct Short {
     int lane, warp, own, state;    /* the thread's: `own` is its channel of the pair */
     bool exists;                   /* its channel and state do */
     Acc a, start;                  /* A, and the state before the first step */
+    Acc bias, skip;                /* of the channel whose steps the thread prepares and finishes */
 
     __device__ Short(const rl_s6_back_args &args, const Room<Acc> &room, int64_t task) : args(args), room(room)
     {
@@ -85,6 +57,10 @@ template <typename Acc, bool floats> struct Short {
         a = exists ? finite_range(((const Acc *)scan.A)[(channel + own) * scan.A_channel + state * scan.A_state])
                    : Acc(0);
         start = exists ? load_state(scan.h_init) : Acc(0);
+        static_assert(THREADS / 2 % PAIR == 0, "a thread keeps to one channel");
+        const int of = threadIdx.x % PAIR;
+        bias = of < channels ? load_vector(scan.bias, of) : Acc(0);
+        skip = of < channels ? load_vector(scan.D, of) : Acc(0);
     }
 
     __device__ static Acc load_number(const rl_s6_view &view, int64_t at)
@@ -155,7 +131,7 @@ template <typename Acc, bool floats> struct Short {
                 const Acc raw = load(args.scan.delta, t, of), dy = args.dy.data ? load(args.dy, t, of) : Acc(0);
                 step.x = load(args.scan.x, t, of);
                 const bool gates = args.scan.z.data && args.dy.data;
-                size_step(step, raw + load_vector(args.scan.bias, of));
+                size_step(step, raw + bias);
                 step.input = step.delta * step.x;
                 step.du = gates ? dy * gate(load(args.scan.z, t, of)) : dy;
             }
@@ -294,15 +270,14 @@ template <typename Acc, bool floats> struct Short {
     }
 
     /* dx, ddelta, dz of a step of a channel; adds to dD and ddelta_bias. */
-    __device__ void finish_step(int t, int of, Acc &dD, Acc &bias) const
+    __device__ void finish_step(int t, int of, Acc &dD, Acc &dbias) const
     {
         const Step<Acc> &step = room.step[t * PAIR + of];
         const Along<Acc> &along = room.along[t * PAIR + of];
         const bool skips = args.dy.data && args.scan.D.data;
-        const Acc skip = load_vector(args.scan.D, of);
         const Acc ddelta = step.slope < 0 ? Acc(0) : step.slope * along.delta;
         Acc dx = step.delta * along.B, dz = 0;
-        bias += ddelta;
+        dbias += ddelta;
         if (skips) {
             dx += step.du * skip;
             dD += step.du * step.x;
@@ -337,17 +312,16 @@ template <typename Acc, bool floats> struct Short {
 
     __device__ void finish() const
     {
-        Acc dD = 0, bias = 0;
-        static_assert(THREADS % PAIR == 0, "a thread keeps to one channel");
+        Acc dD = 0, dbias = 0;
         for (int i = threadIdx.x; i < steps * PAIR; i += THREADS)
-            if (i % PAIR < channels) finish_step(i / PAIR, i % PAIR, dD, bias);
+            if (i % PAIR < channels) finish_step(i / PAIR, i % PAIR, dD, dbias);
         dD = sum_lanes(dD);
-        bias = sum_lanes(bias);
+        dbias = sum_lanes(dbias);
         store_dA();
         __syncthreads(); /* the shares of dA have been read */
         if (lane < PAIR) {
             room.shares[(warp * 2 + 0) * PAIR + lane] = dD;
-            room.shares[(warp * 2 + 1) * PAIR + lane] = bias;
+            room.shares[(warp * 2 + 1) * PAIR + lane] = dbias;
         }
         __syncthreads(); /* all warps' are there */
         if (threadIdx.x >= 2 * PAIR || (int)threadIdx.x % PAIR >= channels) return;
@@ -385,52 +359,16 @@ __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ 
     }
 }
 
-/* Over the blocks of a group: number k of [groups, rows, 2, states].  Of all there are fewer than 2^31. */
-template <typename Acc> __device__ void sum_input(const rl_s6_back_args &args, int k)
-{
-    const int states = (int)args.scan.states, per_group = (int)args.rows * 2 * states;
-    const int blocks = (int)args.scan.blocks_per_group, group = k / per_group, in_group = k - group * per_group;
-    const int row = in_group / (2 * states), number = in_group - row * 2 * states, kind = number >= states;
-    const rl_s6_view &view = kind ? args.dC : args.dB;
-    if (!view.data) return;
-    const Acc *from = (const Acc *)args.bc_parts + group * blocks * per_group + in_group;
-    Acc sum = 0;
-#pragma unroll 16
-    for (int block = 0; block < blocks; block++) sum += from[block * per_group];
-    const int length = (int)args.scan.length, batch = row / length, time = row - batch * length;
-    const int64_t step = args.scan.reverse ? -view.step : view.step;
-    store_any(view.data, view.dtype,
-              batch * view.batch + time * step + group * view.group + (number - kind * states) * view.lane, sum);
-}
-
-/* Over sequences: number k of those of dA, of dD, of ddelta_bias.  Of A none flows beyond the finite range. */
-template <typename Acc> __device__ void sum_parameter(const rl_s6_back_args &args, int k)
-{
-    const int channels = (int)args.scan.channels, states = (int)args.scan.states, matrix = channels * states;
-    const bool is_A = k < matrix, is_D = !is_A && k < matrix + channels;
-    const int size = is_A ? matrix : channels, at = is_A ? k : is_D ? k - matrix : k - matrix - channels;
-    const int channel = is_A ? k / states : at, state = is_A ? k - channel * states : 0;
-    const rl_s6_target &target = is_A ? args.dA : is_D ? args.dD : args.dbias;
-    const void *const parts = is_A ? args.A_parts : is_D ? args.D_parts : args.bias_parts;
-    if (!target.data) return;
-    Acc sum = 0;
-#pragma unroll 4
-    for (int sequence = 0; sequence < (int)args.scan.sequences; sequence++)
-        sum += ((const Acc *)parts)[sequence * size + at];
-    if (is_A && fabs(((const Acc *)args.scan.A)[channel * args.scan.A_channel + state * args.scan.A_state]) >
-                    Limits<Acc>::top)
-        sum = 0;
-    store_any(target.data, target.dtype, channel * target.channel + state * target.state, sum);
-}
+#include "selective_scan_back_short_sum.cuh"
 
 template <typename Acc> __global__ void short_sums_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     const int inputs = args.bc_parts ? (int)(args.groups * args.rows * 2 * args.scan.states) : 0;
     const int count = inputs + (int)(args.scan.channels * (args.scan.states + 2));
     let_later_start();
-    await_earlier();
     for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
         k < inputs ? sum_input<Acc>(args, k) : sum_parameter<Acc>(args, k - inputs);
+    await_earlier(); /* those that had nothing to sum */
 }
 
 } // namespace
