@@ -3,8 +3,9 @@
  * thread has STEPS steps, 16 bytes each.  In shared memory the 16 bytes are turned within each 128, by the sub-chunk,
  * so that the threads of a warp meet different banks.
  *
- * As many tiles as a multiprocessor has at a time, as fast it is, for most of the time they wait for each other.  So
- * a thread may keep its last HELD steps in registers; their results pass through where its first decays were.
+ * The more tiles a multiprocessor has at a time the better, for most of the time they wait for each other.  So a
+ * thread may keep its last HELD steps in registers, where shared memory has no room for one tile more; their results
+ * go out through where its first decays were.
  */
 #ifndef RL_CUDA_SCAN_STRIP_ROWS_CUH
 #define RL_CUDA_SCAN_STRIP_ROWS_CUH
