@@ -82,7 +82,9 @@ template <typename L, bool backward> struct Walker : L {
         return this->channel + this->own_lane + j;
     }
 
-    /* S is kept times 1 / SCALE on the way, and of numbers that are not finite left to sum_with_care: the mass knows.
+    /*
+     * S is kept times 1 / SCALE on the way, which takes bits below 2^-178 alone, and is left to sum_with_care where a
+     * number is not finite: the mass knows.
      */
     __device__ __forceinline__ void sum_up(Sum (&sum)[CHANNELS]) const
     {
