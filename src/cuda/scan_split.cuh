@@ -261,31 +261,6 @@ template <typename T, rl_split_layout layout, bool backward> struct Worker {
         give_state(round, state);
     }
 
-    /*
-     * While the reset is waited for: has the tiles that the block will take, if the others start when it does,
-     * brought into the L2 cache.  Whoever takes them finds them there.
-     */
-    __device__ __forceinline__ void fetch_first() const
-    {
-        if (!S::All::RUNS || scan.offsets) return;
-        constexpr int SECTOR = 32 / (int)sizeof(T);
-        const int64_t tiles = Dealer::tiles_of(args, 0), all = tiles * scan.sequences;
-        const int64_t channel = blockIdx.x % (unsigned)args.groups, beside = gridDim.x / (unsigned)args.groups;
-        int64_t place = blockIdx.x / (unsigned)args.groups;
-        for (int k = 0; k < 2 && place < all; k++, place += beside) {
-            const int64_t sequence = place / tiles, first = (place - sequence * tiles) << args.steps_log2;
-            const Span span(scan, sequence);
-            for (int part = DECAYS; part <= INPUTS; part++) {
-                const rl_scan_view &view = view_of(scan, part);
-                if (!view.data) continue;
-                const T *from = (const T *)view.data + span.at(view, channel, scan.down) + first * view.step;
-                for (int step = (int)threadIdx.x * SECTOR; step < S::All::TILE && first + step < scan.length;
-                     step += WORKERS * SECTOR)
-                    fetch_ahead(from + step * view.step);
-            }
-        }
-    }
-
     /* The round before the first one only sums up: the code is large, and a second copy of it would be slow to load.
      */
     __device__ __forceinline__ void run() const
@@ -328,19 +303,17 @@ __global__ void __launch_bounds__(WORKERS + CARRIERS, BLOCKS) split_kernel(const
     unsigned char *const landing = dynamic_shared;
     Shared<N, backward> &shared = *(Shared<N, backward> *)(landing + ROOM_BYTES<T, backward>);
     const Places<T, STEPS_OF<T>, layout> places = {args.lanes_log2};
-    /* It may look at inputs already: the reset, launched as any kernel is, has begun after all that is ahead. */
+    /* It may look at offsets already: the reset, launched as any kernel is, has begun after all that is ahead. */
     if ((int)threadIdx.x >= WORKERS + CARRIERS - 32) shared.dealer.begin(args);
     let_later_start();
+    await_earlier(); /* the common memory's reset, and all before it */
     if ((int)threadIdx.x < WORKERS) {
         const int lanes_log2 = places.lanes_log2(), thread = (int)threadIdx.x;
         const OwnPlaces<T, STEPS_OF<T>, layout> own_places(places, thread >> lanes_log2,
                                                            thread & ((1 << lanes_log2) - 1));
         const Worker<T, layout, backward> worker = {args, args.scan, places, own_places, shared, {(T *)landing}};
-        worker.fetch_first();
-        await_earlier(); /* the common memory's reset, and all before it */
         worker.run();
     } else {
-        await_earlier(); /* likewise */
         carry_rounds(shared, args, places.lanes_log2());
     }
 }
