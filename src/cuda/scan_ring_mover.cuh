@@ -134,11 +134,20 @@ template <typename Task> struct Mover {
     {
         return args.scan.down ? Task::LINES - 1 - line : line;
     }
+    /*
+     * Along time, what is written leaves the L2 cache before what is read: f32 [8,4096,4096] took 1.3 % less time
+     * (H200), and work that followed found the cache as fast as ever.
+     */
     __device__ void load(char *tile, const CUtensorMap &map, TileAt at, Lines lines, uint64_t *barrier) const
     {
 #pragma unroll
-        for (int line = 0; line < Task::LINES; line++, at.inner += Tile::LINE_STEPS * UNITS)
-            if (lines.has(running(line))) tile_load(tile + line * Tile::LINE_BYTES, map, at, barrier);
+        for (int line = 0; line < Task::LINES; line++, at.inner += Tile::LINE_STEPS * UNITS) {
+            if (!lines.has(running(line))) continue;
+            if (Task::is_along)
+                tile_load_lasting(tile + line * Tile::LINE_BYTES, map, at, barrier);
+            else
+                tile_load(tile + line * Tile::LINE_BYTES, map, at, barrier);
+        }
     }
     __device__ void store(const CUtensorMap &map, TileAt at, Lines lines, const char *tile) const
     {

@@ -6,7 +6,7 @@
  * What a fold may do.  With n steps and u the unit roundoff of the summary's arithmetic, P x + S is off the exact
  * value by the loop's own rounding errors, u against the loop's, and by at most about 2 n u |P| |x|, since the
  * product of the decays before a step and of those after it is P.  So a fold is accepted only where |P x| <= MARGIN
- * |P x + S|, both finite, and the excess stays below n 2^-36 (float, n a few thousand) or n 2^-73 (double) of the
+ * |P x + S|, both finite, and the excess stays below n 2^-36 (float, n at most 32768) or n 2^-73 (double) of the
  * result: terms that cancel further, products that overflow, and all that is not finite are left to a walk in the
  * loop's own order. A decay of exactly 0 is a reset: P is then written as -0, S owes nothing to what came before, and
  * infinities or NaNs in front of it vanish.  -0 stands for nothing else.

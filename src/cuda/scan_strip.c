@@ -8,7 +8,8 @@ enum {
     MOST_CHAINS = 4,
     LEAST_SMS = 16 * MOST_CHAINS, /* so that carriers are few of the blocks that run */
     LEAST_CHANNELS = 16,          /* else much of a block would have none */
-    MOST_WAVES = 2                /* of small tiles */
+    MOST_WAVES = 1,               /* of small tiles */
+    MOST_WAVES_BACK = 2
 };
 
 static int64_t chains_of(const rl_scan_args *args)
@@ -16,12 +17,12 @@ static int64_t chains_of(const rl_scan_args *args)
     return args->sequences * rl_quotient_up(args->channels, RL_STRIP_LANES);
 }
 
-/* Smaller tiles leave less of the GPU without work at the end, larger ones cost less each. */
+/* Smaller tiles are sooner done, of larger ones the GPU has more steps at a time. */
 static bool is_large(const rill_context *context, const rl_scan_args *args, bool backward)
 {
     const rl_strip_kernel small = rl_scan_strip_kernel(backward, false);
     return rl_quotient_up(args->length, small.tile_steps) * chains_of(args) >
-           (int64_t)MOST_WAVES * small.together * rl_cuda_state_of(context)->sms;
+           (int64_t)(backward ? MOST_WAVES_BACK : MOST_WAVES) * small.together * rl_cuda_state_of(context)->sms;
 }
 
 /* Large problems with gradients take as long as tiles that blocks draw by tickets. */
@@ -48,24 +49,23 @@ cudaError_t rl_cuda_prepare_scan_strips(const rl_cuda_state *state)
 static rill_status take_common(rill_context *context, rl_strip_args *args, void **common, int64_t *units)
 {
     const size_t lanes = (size_t)args->chains * RL_STRIP_LANES;
-    const size_t told = lanes * (size_t)args->tiles * 16, joined = lanes * (size_t)(args->groups - 1) * 16;
+    const size_t told = lanes * (size_t)args->tiles * 16;
     const size_t states = lanes * (size_t)args->groups * 8, ends = lanes * (size_t)args->tiles * 8;
-    rill_status status = rl_workspace_take(context, told + joined + states + ends, common);
+    rill_status status = rl_workspace_take(context, told + states + ends, common);
     if (status != RILL_OK) return status;
     args->told = *common;
-    args->joined = (char *)args->told + told;
-    args->states = (char *)args->joined + joined;
+    args->states = (char *)args->told + told;
     args->ends = (char *)args->states + states;
-    *units = (int64_t)(told + joined + states + ends) / 16;
+    *units = (int64_t)(told + states + ends) / 16;
     return RILL_OK;
 }
 
 rill_status rl_cuda_scan_strips(rill_context *context, const rl_scan_args *scan, bool backward)
 {
     const rl_strip_kernel kernel = rl_scan_strip_kernel(backward, is_large(context, scan, backward));
-    rl_strip_args args = {.scan = *scan, .chains = (int32_t)chains_of(scan), .group_tiles = kernel.group_tiles};
+    rl_strip_args args = {.scan = *scan, .chains = (int32_t)chains_of(scan)};
     args.tiles = rl_quotient_up(scan->length, kernel.tile_steps);
-    args.groups = rl_quotient_up(args.tiles, kernel.group_tiles);
+    args.groups = rl_quotient_up(args.tiles, RL_STRIP_TILES);
     void *common;
     int64_t units;
     rill_status status = take_common(context, &args, &common, &units);

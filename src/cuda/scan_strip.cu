@@ -3,14 +3,14 @@ constexpr bool BY_ROWS = true; /* of headers that the split scan's other kernels
 #include "scan_strip.cuh"
 #include "scan_strip_rows.cuh"
 
-template <bool backward, int steps> static rl_strip_kernel instance()
+template <bool backward, int steps, int held> static rl_strip_kernel instance()
 {
-    typedef Rows<backward, steps> L;
-    return {kernel_address<strip_kernel<L, backward>>(), L::BYTES, L::TILE_STEPS, L::TILES, L::BLOCKS};
+    typedef Rows<backward, steps, held> L;
+    return {kernel_address<strip_kernel<L, backward>>(), L::BYTES, L::TILE_STEPS, L::BLOCKS};
 }
 
 rl_strip_kernel rl_scan_strip_kernel(bool backward, bool large)
 {
-    if (backward) return instance<true, 8>();
-    return large ? instance<false, 16>() : instance<false, 8>();
+    if (backward) return instance<true, 8, 0>();
+    return large ? instance<false, 16, 2>() : instance<false, 8, 0>();
 }

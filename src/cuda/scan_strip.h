@@ -12,18 +12,16 @@ extern "C" {
 enum {
     RL_STRIP_LANES = 16, /* channels of a chain */
     RL_STRIP_WARPS = 4,  /* of a block */
-    RL_STRIP_GROUP_STEPS = 4096
+    RL_STRIP_TILES = 32  /* of a group */
 };
 
 /* A chain is 16 channels of a sequence, whose states a carrier hands from group to group of tiles. */
 typedef struct rl_strip_args {
     rl_scan_args scan;
     int32_t chains;        /* of all sequences; as many carriers, the first blocks */
-    int32_t group_tiles;   /* of a whole group */
     int64_t tiles, groups; /* of a chain */
     /* All bits set before the kernel runs. */
     void *told;   /* [chains, tiles, lanes] a tile's summary */
-    void *joined; /* [chains, groups - 1, lanes] a group's summary */
     void *states; /* [chains, groups, lanes] the state that enters a group */
     void *ends;   /* [chains, tiles, lanes] the state that leaves a tile */
 } rl_strip_args;
@@ -31,7 +29,7 @@ typedef struct rl_strip_args {
 typedef struct rl_strip_kernel {
     const void *kernel;
     size_t shared; /* bytes of dynamic shared memory */
-    int32_t tile_steps, group_tiles;
+    int32_t tile_steps;
     int32_t together; /* blocks of a multiprocessor */
 } rl_strip_kernel;
 

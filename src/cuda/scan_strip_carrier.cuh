@@ -1,7 +1,7 @@
 /*
  * The carriers of the strips' scan: blocks that find, one after the other, the states which enter a chain's groups of
- * tiles.  A warp has four channels; a thread the summary of one of the next few groups, so that these are on their
- * way before they are needed.
+ * tiles.  A warp has four channels; a thread, of one of them, its share of the summaries of the next two groups, so
+ * that these are on their way before they are needed.
  */
 #ifndef RL_CUDA_SCAN_STRIP_CARRIER_CUH
 #define RL_CUDA_SCAN_STRIP_CARRIER_CUH
@@ -12,16 +12,18 @@ namespace
 {
 
 struct Carrier {
-    static constexpr int WINDOW = 8; /* groups at a time */
+    static constexpr int CHANNELS = 4, AHEAD = 2; /* groups at a time */
+    typedef Group<CHANNELS, RL_STRIP_TILES> Tiles;
+    static constexpr int EACH = Tiles::EACH;
 
     const rl_strip_args &args;
-    const int lane, mine, own; /* the thread's group of the window, and its channel of the chain */
-    const int64_t groups;      /* but the last one, which nothing follows */
-    unsigned long long P, S, next_P, next_S;
+    const int lane, own;  /* the latter: the thread's channel of the chain */
+    const int64_t groups; /* but the last one, which nothing follows */
+    unsigned long long P[AHEAD][EACH], S[AHEAD][EACH];
 
     __device__ explicit Carrier(const rl_strip_args &args)
-        : args(args), lane((int)threadIdx.x % 32), mine(lane / 4), own((int)threadIdx.x / 32 * 4 + lane % 4),
-          groups(args.groups - 1), P(MISSING), S(MISSING), next_P(MISSING), next_S(MISSING)
+        : args(args), lane((int)threadIdx.x % 32), own((int)threadIdx.x / 32 * CHANNELS + lane % CHANNELS),
+          groups(args.groups - 1)
     {
     }
     __device__ int64_t chain() const
@@ -30,87 +32,68 @@ struct Carrier {
     }
     __device__ void tell(int64_t group, double state) const
     {
-        put_word((unsigned long long *)args.states + (chain() * args.groups + group) * LANES + own, state);
+        if (lane < CHANNELS)
+            put_word((unsigned long long *)args.states + (chain() * args.groups + group) * LANES + own, state);
     }
-    __device__ void ask(int64_t group, unsigned long long &its_P, unsigned long long &its_S) const
+    __device__ __forceinline__ bool misses(int k) const
     {
-        if (group >= groups) return;
-        load_relaxed(
-            (const unsigned long long *)((const Word *)args.joined + (chain() * groups + group) * LANES + own), its_P,
-            its_S);
-    }
-
-    /* Waits until more than `done` of the window's first groups are there, and says how many are. */
-    __device__ __forceinline__ int await_some(int64_t first, int done, int most)
-    {
-        for (;;) {
-            const bool misses = P == MISSING || S == MISSING;
-            const unsigned holes = __ballot_sync(~0u, misses);
-            const int ready = holes ? min(most, (__ffs((int)holes) - 1) / 4) : most;
-            if (ready > done) return ready;
-            if (misses) ask(first + mine, P, S);
-        }
-    }
-
-    /* From the state that enters group `done` of the window, in turn: folds that are accepted. */
-    __device__ __forceinline__ bool folds_plainly(int done, int ready, double &state, double &after) const
-    {
-        const Sum sum = from_told<float>({__longlong_as_double((long long)P), __longlong_as_double((long long)S)});
-        bool accepted = true;
+        bool any = false;
 #pragma unroll
-        for (int k = 0; k < WINDOW; k++) {
-            const Sum its = moved(sum, [&](auto x) { return __shfl_sync(~0u, x, 4 * k + lane % 4); });
-            if (k < done || k >= ready) continue;
-            accepted &= fold_plainly<float>(its, state, state);
-            if (mine == k) after = state;
+        for (int e = 0; e < EACH; e++) any |= P[k][e] == MISSING || S[k][e] == MISSING;
+        return any;
+    }
+    __device__ __forceinline__ void ask(int64_t group, int k)
+    {
+        const Word *from = (const Word *)args.told +
+                           (chain() * args.tiles + group * RL_STRIP_TILES + Tiles::first_tile(lane)) * LANES + own;
+#pragma unroll
+        for (int e = 0; e < EACH; e++) load_relaxed((const unsigned long long *)(from + e * LANES), P[k][e], S[k][e]);
+    }
+    __device__ __forceinline__ Sum share(int k) const
+    {
+        Sum all = no_steps<float>();
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            const Sum one = from_told<float>(
+                {__longlong_as_double((long long)P[k][e]), __longlong_as_double((long long)S[k][e])});
+            all = e == 0 ? one : joined(all, one);
         }
-        return __all_sync(~0u, accepted);
+        return all;
     }
 
-    /* The same with care.  Where a fold is not accepted, the walk of the group's last tile tells. */
-    __device__ __forceinline__ void fold_with_care(int64_t first, int done, int ready, double &state,
-                                                   double &after) const
+    /* The state after a group, in the first threads.  Where no fold may tell, the walk of its last tile does. */
+    __device__ __forceinline__ double after(int64_t group, const Sum &sum, double state) const
     {
-        const Sum sum = from_told<float>({__longlong_as_double((long long)P), __longlong_as_double((long long)S)});
-#pragma unroll 1
-        for (int k = done; k < ready; k++) {
-            const Sum its = moved(sum, [&](auto x) { return __shfl_sync(~0u, x, 4 * k + lane % 4); });
-            const int64_t last = (first + k + 1) * args.group_tiles - 1;
-            if (!fold<float>(its, state, state))
-                state =
-                    await_word((const unsigned long long *)args.ends + (chain() * args.tiles + last) * LANES + own);
-            if (mine == k) after = state;
-            if (mine == k) tell(first + k + 1, state);
-            __syncwarp();
-        }
+        const int64_t last = (group + 1) * RL_STRIP_TILES - 1;
+        if (lane < CHANNELS && !fold<float>(sum, state, state))
+            state = await_word((const unsigned long long *)args.ends + (chain() * args.tiles + last) * LANES + own);
+        __syncwarp();
+        return state;
     }
 
     __device__ void run()
     {
         const int each = args.chains / (int)args.scan.sequences, channel = (int)chain() % each * LANES;
-        if (channel + own - lane % 4 >= args.scan.channels) return;
+        if (channel + own - lane % CHANNELS >= args.scan.channels) return;
         double state = load_state<float>(args.scan.enter, chain() / each, channel + own);
-        if (mine == 0) tell(0, state);
-        ask(mine, P, S);
-        for (int64_t first = 0; first < groups; first += WINDOW) {
-            const int most = (int)min((int64_t)WINDOW, groups - first);
-            next_P = next_S = MISSING;
-            ask(first + WINDOW + mine, next_P, next_S);
-            for (int done = 0; done < most;) {
-                const int ready = await_some(first, done, most);
-                const double entering = state;
-                double after = 0;
-                if (ready == done + 1 || !folds_plainly(done, ready, state, after)) { /* one is sooner done alone */
-                    state = entering;
-                    fold_with_care(first, done, ready, state, after);
-                } else if (mine >= done && mine < ready) {
-                    tell(first + mine + 1, after);
+        tell(0, state);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (k < groups) ask(k, k);
+        for (int64_t first = 0; first < groups; first += AHEAD) {
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                const int64_t group = first + k;
+                if (group >= groups) break;
+                while (__any_sync(~0u, misses(k))) {
+                    if (misses(k)) ask(group, k);
+                    __syncwarp();
                 }
-                __syncwarp();
-                done = ready;
+                const Sum sum = Tiles::whole(share(k), lane);
+                if (group + AHEAD < groups) ask(group + AHEAD, k);
+                state = after(group, sum, state);
+                tell(group + 1, state);
             }
-            P = next_P;
-            S = next_S;
         }
     }
 };

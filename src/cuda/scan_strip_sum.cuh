@@ -17,20 +17,25 @@ template <typename Shuffle> __device__ __forceinline__ Sum moved(const Sum &sum,
     return {{}, shuffle(sum.P), shuffle(sum.S), shuffle(sum.mass)};
 }
 
+template <int channels> __device__ __forceinline__ bool all_finite(const Sum (&sum)[channels])
+{
+    bool is_finite = true;
+#pragma unroll
+    for (int j = 0; j < channels; j++) is_finite &= is_finite_sum(sum[j]);
+    return __all_sync(~0u, is_finite);
+}
+
 /* Of each of the strip's channels, the sums up to and with each thread's own. */
 template <int channels> __device__ __forceinline__ void sums_in_strip(Sum (&sum)[channels], int lane)
 {
-    bool is_finite = true;
-    unsigned resets[channels];
-#pragma unroll
-    for (int j = 0; j < channels; j++) {
-        is_finite &= is_finite_sum(sum[j]);
-        resets[j] = __ballot_sync(~0u, has_reset(sum[j])) & (0xffffffffu >> (31 - lane));
-    }
     const auto up = [&](const Sum &one, int distance) {
         return moved(one, [&](auto x) { return __shfl_up_sync(~0u, x, (unsigned)distance); });
     };
-    if (__all_sync(~0u, is_finite)) {
+    if (all_finite(sum)) {
+        unsigned resets[channels];
+#pragma unroll
+        for (int j = 0; j < channels; j++)
+            resets[j] = __ballot_sync(~0u, has_reset(sum[j])) & (0xffffffffu >> (31 - lane));
 #pragma unroll
         for (int distance = 1; distance < 32; distance *= 2) {
 #pragma unroll
@@ -51,6 +56,49 @@ template <int channels> __device__ __forceinline__ void sums_in_strip(Sum (&sum)
             if (lane >= distance) sum[j] = both;
         }
     }
+}
+
+__device__ __forceinline__ Sum chosen_sum(bool first, const Sum &x, const Sum &y)
+{
+    return {{}, first ? x.P : y.P, first ? x.S : y.S, first ? x.mass : y.mass};
+}
+
+/*
+ * The joined sum of all threads' of channel lane % 4.  Threads keep half of their channels, then a quarter, so that
+ * it needs a third of the exchanges of sums_in_strip: it is what other blocks wait for.
+ */
+template <bool plain> __device__ __forceinline__ Sum joined_strip(const Sum (&sum)[4], int lane)
+{
+    const auto partner = [&](const Sum &one, int distance) {
+        return moved(one, [&](auto x) { return __shfl_xor_sync(~0u, x, distance); });
+    };
+    const auto both = [&](const Sum &mine, const Sum &other, bool is_later) {
+        const Sum earlier = chosen_sum(is_later, other, mine), later = chosen_sum(is_later, mine, other);
+        return plain ? joined_plainly(earlier, later) : joined(earlier, later);
+    };
+    const bool odd = lane & 1, upper = lane & 2;
+    Sum half[2];
+#pragma unroll
+    for (int j = 0; j < 2; j++)
+        half[j] = both(chosen_sum(odd, sum[2 * j + 1], sum[2 * j]),
+                       partner(chosen_sum(odd, sum[2 * j], sum[2 * j + 1]), 1), odd);
+    Sum own = both(chosen_sum(upper, half[1], half[0]), partner(chosen_sum(upper, half[0], half[1]), 2), upper);
+#pragma unroll
+    for (int distance = 4; distance < 32; distance *= 2) own = both(own, partner(own, distance), lane & distance);
+    return own;
+}
+__device__ __forceinline__ Sum whole_strip(const Sum (&sum)[4], int lane)
+{
+    if (!all_finite(sum)) return joined_strip<false>(sum, lane);
+    bool resets = false;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const bool any = __any_sync(~0u, has_reset(sum[j]));
+        if (lane % 4 == j) resets = any;
+    }
+    Sum own = joined_strip<true>(sum, lane);
+    mark(own, resets);
+    return own;
 }
 
 /*

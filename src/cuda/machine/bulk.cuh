@@ -59,6 +59,17 @@ __device__ inline void tile_load(void *to, const CUtensorMap &map, TileAt at, ui
                  : "memory");
 }
 
+/* The same, of what leaves the L2 cache after all else. */
+__device__ inline void tile_load_lasting(void *to, const CUtensorMap &map, TileAt at, uint64_t *barrier)
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+                 "l"(&map), "r"(at.inner), "r"(at.middle), "r"(at.row), "r"(shared_address(barrier)), "l"(policy)
+                 : "memory");
+}
+
 __device__ inline void tile_store(const CUtensorMap &map, TileAt at, const void *from)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),

@@ -36,6 +36,10 @@ inline void tile_load(void *to, const CUtensorMap &map, TileAt at, uint64_t *bar
     const int place[] = {at.inner, at.middle, at.row};
     emulator::load_tile(to, map, place, 3, barrier);
 }
+inline void tile_load_lasting(void *to, const CUtensorMap &map, TileAt at, uint64_t *barrier)
+{
+    tile_load(to, map, at, barrier);
+}
 inline void tile_store(const CUtensorMap &map, TileAt at, const void *from)
 {
     const int place[] = {at.inner, at.middle, at.row};
