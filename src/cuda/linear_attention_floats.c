@@ -6,11 +6,9 @@
 #include "linear_attention_launch.h"
 
 enum { LEAST_LENGTH = 32, LEAST_BACK_LENGTH = 8 }; /* steps: below, the loop's order is as fast */
-enum { LEAST_WAVES = 6 };                          /* chunks for each multiprocessor */
 
 static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states; at least those of one sequence */
 static const int64_t MOST_BLOCKS = INT32_MAX;
-static const int64_t NEAR = 36 << 20; /* bytes of states that the L2 cache keeps beside what passes through it */
 
 /* Whether the kernels take the problem.  The number of sequences has no say, so that it does not show in the
  * bits; packed sequences are walked, and where others must have their bits all are. */
@@ -56,17 +54,12 @@ static void move_inputs(rl_attention_inputs *in, int64_t sequences)
     move_state(&in->S_init, sequences);
 }
 
-/*
- * Sequences that are computed at a time: whose states have room, and mostly stay in the L2 cache from kernel to
- * kernel, where these fill the device a few times over.
- */
-static int64_t sequences_of(const rill_context *context, const rl_floats_args *a, int64_t states)
+/* Sequences whose states have room at a time. */
+static int64_t sequences_of(const rl_floats_args *a, int64_t states)
 {
-    int64_t wide = rl_floats_wide(a->in.keys, a->in.values), chunks = a->in.heads * a->chunks;
-    int64_t each = chunks * wide * wide * states * (int64_t)sizeof(float);
-    int64_t most = rl_least(MOST_KEPT / each, MOST_BLOCKS / chunks);
-    int64_t enough = rl_quotient_up((int64_t)LEAST_WAVES * rl_cuda_state_of(context)->sms, chunks);
-    most = rl_least(most, enough > NEAR / each ? enough : NEAR / each);
+    int64_t wide = rl_floats_wide(a->in.keys, a->in.values);
+    int64_t each = a->in.heads * a->chunks * wide * wide * states * (int64_t)sizeof(float);
+    int64_t most = rl_least(MOST_KEPT / each, MOST_BLOCKS / (a->in.heads * a->chunks));
     return rl_least(a->in.sequences, most < 1 ? 1 : most);
 }
 
@@ -186,7 +179,7 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
     if (status == RILL_OK && rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW &&
         a.chunks <= RL_FLOATS_MOST_WHOLE && a.in.sequences * a.in.heads <= MOST_BLOCKS)
         return launch_whole(context, &a, walk);
-    int64_t left = a.in.sequences, most = sequences_of(context, &a, 1);
+    int64_t left = a.in.sequences, most = sequences_of(&a, 1);
     if (status == RILL_OK) status = take_room(context, &a, most, false);
     for (; left > 0 && status == RILL_OK; left -= most) {
         int64_t now = a.in.sequences = rl_least(left, most);
@@ -286,7 +279,7 @@ rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attentio
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
     bool whole = rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW && a.chunks <= RL_FLOATS_MOST_WHOLE_BACK;
     bool strips = is_short(&a.in) && !a.dS_final.data && !a.dS_init.data;
-    int64_t left = a.in.sequences, most = sequences_of(context, &a, 2);
+    int64_t left = a.in.sequences, most = sequences_of(&a, 2);
     rill_status status = strips ? take_parts(context, &a) : take_marks(context, &a);
     if (status == RILL_OK) status = take_rows(context, &a.in, &a.dq, &walk->q_sums);
     if (status == RILL_OK) status = take_rows(context, &a.in, &a.dk, &walk->k_sums);

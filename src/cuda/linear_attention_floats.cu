@@ -127,10 +127,10 @@ __global__ void __launch_bounds__(THREADS, 3) answer_kernel(const __grid_constan
         await_earlier();
         const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, THREADS);
         const Tiles<WIDE> tiles((float *)dynamic_shared);
-        const Gate gate(args.in, task.span(), task.head(), task.first() + task.thread % STEPS);
         tiles.load(task, true);
         load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
-        if (task.thread < STEPS) start_decays(tiles.decays, gate, args.in, task.span(), task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) finish_decays(tiles.decays, task.thread);
@@ -156,9 +156,9 @@ __global__ void __launch_bounds__(WHOLE_THREADS *RL_FLOATS_MOST_WHOLE, 1)
         const Task task(args, blockIdx.x, (int)threadIdx.x / WHOLE_THREADS, WHOLE_THREADS);
         float *const shared = (float *)dynamic_shared;
         const Tiles<WIDE> tiles(shared + task.chunk * Tiles<WIDE>::FLOATS);
-        const Gate gate(args.in, task.span(), task.head(), task.first() + task.thread % STEPS);
         tiles.load(task, true);
-        if (task.thread < STEPS) start_decays(tiles.decays, gate, args.in, task.span(), task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) {
@@ -234,12 +234,11 @@ __global__ void __launch_bounds__(THREADS, 4) sum_kernel(const __grid_constant__
         Decays &d = *(Decays *)(weights + STEPS);
         const rl_attention_inputs &in = args.in;
         const bool later = BACKWARD && blockIdx.y == 1; /* what goes back in time */
-        const Gate gate(args.in, task.span(), task.head(), task.first() + task.thread % STEPS);
         load_rows<WIDE>(left, later ? in.q : in.k, args.wide & (later ? RL_FLOATS_Q : RL_FLOATS_K), task,
                         task.query_head(), in.keys);
         load_rows<WIDE>(right, later ? args.dy : in.v, args.wide & (later ? RL_FLOATS_DY : RL_FLOATS_V), task,
                         task.head(), in.values);
-        if (task.thread < STEPS) start_decays(d, gate, in, task.span(), task.first(), task.thread);
+        if (task.thread < STEPS) start_decays(d, in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         if (task.thread < STEPS) {

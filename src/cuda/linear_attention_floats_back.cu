@@ -56,11 +56,11 @@ __global__ void __launch_bounds__(BACK_THREADS, 2) back_kernel(const __grid_cons
         await_earlier();
         const Task task(args, blockIdx.x / (unsigned)args.chunks, blockIdx.x % (unsigned)args.chunks, BACK_THREADS);
         const BackTiles<WIDE> tiles((float *)dynamic_shared);
-        const Gate gate(args.in, task.span(), task.head(), task.first() + task.thread % STEPS);
         tiles.load(task);
         load_state<WIDE>(tiles.S, args.S + task.place() * (WIDE * WIDE), task);
         load_state<WIDE>(tiles.G, args.G + task.place() * (WIDE * WIDE), task);
-        if (task.thread < STEPS) start_decays(tiles.decays, gate, args.in, task.span(), task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);
@@ -96,9 +96,9 @@ __global__ void __launch_bounds__(WHOLE_BACK_THREADS *RL_FLOATS_MOST_WHOLE_BACK,
         const Task task(args, blockIdx.x, (int)threadIdx.x / WHOLE_BACK_THREADS, WHOLE_BACK_THREADS);
         float *const shared = (float *)dynamic_shared;
         const BackTiles<WIDE> tiles(shared + task.chunk * BackTiles<WIDE>::FLOATS);
-        const Gate gate(args.in, task.span(), task.head(), task.first() + task.thread % STEPS);
         tiles.load(task);
-        if (task.thread < STEPS) start_decays(tiles.decays, gate, args.in, task.span(), task.first(), task.thread);
+        if (task.thread < STEPS)
+            start_decays(tiles.decays, args.in, task.span(), task.head(), task.first(), task.thread);
         await_copies();
         __syncthreads(); /* the tiles and the blocks' decays are there */
         prepare_weights(task, tiles);

@@ -68,34 +68,23 @@ __device__ inline double product_over_warp(double value)
     return value;
 }
 
-/* A thread's step of the chunk on its way: before all that is larger, for the chunk's chain begins with it. */
-struct Gate {
-    attention::Bits<float> gate, beta;
-
-    __device__ __forceinline__ Gate(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t step)
-        : gate{}, beta{}
-    {
-        if (step >= span.count) return;
-        gate.load(in.gate, span.at(in.gate, head, step));
-        beta.load(in.beta, span.at(in.beta, head, step));
-    }
-};
-
 /* STEPS threads, each with a step of the chunk; finish_decays follows behind a barrier. */
-__device__ inline void start_decays(Decays &to, const Gate &own_step, const rl_attention_inputs &in, const Span &span,
+__device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, const Span &span, int64_t head,
                                     int64_t first, int i)
 {
     const int block = i / BLOCK, own = i % BLOCK, half = i / 32;
     float g = 1, beta = 0;
     bool special = false;
     if (first + i < span.count) {
-        const attention::Factor<float> factor(in, first + i, own_step.gate.widened(in.gate));
+        const attention::Factor<float> factor(in, span, head, first + i);
         g = factor.reset ? 0 : factor.value;
-        beta = in.beta.data ? own_step.beta.widened(in.beta) : 1;
+        beta = attention::beta_at<float>(in, span, head, first + i);
         special = !is_finite(g) || !is_finite(beta);
         if (!is_finite(g)) g = 1;
         if (!is_finite(beta)) beta = 0;
     }
+    to.gate[i] = g;
+    to.beta[i] = beta;
     float until = g, after = __shfl_down_sync(ALL, g, 1, BLOCK), run = 1;
     if (own == BLOCK - 1) after = 1;
 #pragma unroll
