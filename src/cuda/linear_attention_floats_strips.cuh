@@ -13,7 +13,8 @@ namespace attention_floats
 
 constexpr int SHORT = RL_STRIPS_MOST_STEPS, SHORT_WIDE = RL_FLOATS_NARROW, SHORT_PITCH = SHORT_WIDE + 4,
               SHORT_TILES = SHORT / STRIP, SHORT_WARPS = SHORT / 32;
-constexpr float LEAST_STEADY = 0.6f; /* to the power of 32: */
+/* A warp whose gates are all between the first and 1, or 0, takes the second for how far they fade: .6 to the 32. */
+constexpr float LEAST_STEADY = 0.6f;
 constexpr double STEADY_FADE = 0x1p-24;
 
 /* Of all steps; finite where a gate or beta is not. */

@@ -32,6 +32,32 @@ struct Span : Sequence {
     }
 };
 
+/* One number as it lies, so that a load is not waited for. */
+template <typename N> struct Bits {
+    uint64_t bits;
+
+    __device__ __forceinline__ void load(const rl_attention_view &view, int64_t at)
+    {
+        bits = 0;
+        if (!view.data) return;
+        if constexpr (sizeof(N) == 8)
+            bits = ((const uint64_t *)view.data)[at];
+        else if (view.dtype == RILL_F32)
+            bits = ((const uint32_t *)view.data)[at];
+        else
+            bits = ((const uint16_t *)view.data)[at];
+    }
+    __device__ __forceinline__ N widened(const rl_attention_view &view) const
+    {
+        if constexpr (sizeof(N) == 8)
+            return __longlong_as_double((long long)bits);
+        else if (view.dtype == RILL_F32)
+            return __uint_as_float((uint32_t)bits);
+        else
+            return view.dtype == RILL_BF16 ? widen(bf16{(uint16_t)bits}) : widen(f16{(uint16_t)bits});
+    }
+};
+
 /* The gate of the i-th step run.  reset: what was before is dropped, or there is nothing; then value is 1. */
 template <typename N> struct Factor {
     N value;
@@ -42,8 +68,8 @@ template <typename N> struct Factor {
     {
         if (!reset && in.gate.data) take(in, load_any<N>(in.gate.data, in.gate.dtype, span.at(in.gate, head, i)));
     }
-    /* Of the first step, whose gate, if there are any, is known. */
-    __device__ Factor(const rl_attention_inputs &in, N gate) : value(1), reset(!in.S_init.data)
+    /* The same of a gate, if there are any, that is known. */
+    __device__ Factor(const rl_attention_inputs &in, int64_t i, N gate) : value(1), reset(i == 0 && !in.S_init.data)
     {
         if (!reset && in.gate.data) take(in, gate);
     }

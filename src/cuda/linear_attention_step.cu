@@ -65,32 +65,6 @@ __device__ inline void load_lanes_as(N (&to)[COUNT], const T *from, int64_t stri
     for (int i = 0; i < COUNT; i++) to[i] = (N)widen(raw[i]);
 }
 
-/* One number as it lies, so that a load is not waited for. */
-template <typename N> struct Bits {
-    uint64_t bits;
-
-    __device__ __forceinline__ void load(const rl_attention_view &view, int64_t at)
-    {
-        bits = 0;
-        if (!view.data) return;
-        if constexpr (sizeof(N) == 8)
-            bits = ((const uint64_t *)view.data)[at];
-        else if (view.dtype == RILL_F32)
-            bits = ((const uint32_t *)view.data)[at];
-        else
-            bits = ((const uint16_t *)view.data)[at];
-    }
-    __device__ __forceinline__ N widened(const rl_attention_view &view) const
-    {
-        if constexpr (sizeof(N) == 8)
-            return __longlong_as_double((long long)bits);
-        else if (view.dtype == RILL_F32)
-            return __uint_as_float((uint32_t)bits);
-        else
-            return view.dtype == RILL_BF16 ? widen(bf16{(uint16_t)bits}) : widen(f16{(uint16_t)bits});
-    }
-};
-
 /* Some lanes of the step's row of a head, from the first-th on, as they may lie. */
 template <typename N, int COUNT>
 __device__ inline void load_lanes(N (&to)[COUNT], const rl_attention_view &view, int64_t batch, int64_t head,
@@ -171,7 +145,7 @@ __device__ __forceinline__ void step(const rl_attention_args &args, const Span &
         S.load_wide(in.S_init, place);
     else
         S.fill(0);
-    const Factor<N> factor(in, gate_bits.widened(in.gate));
+    const Factor<N> factor(in, 0, gate_bits.widened(in.gate));
     const N beta = in.beta.data ? beta_bits.widened(in.beta) : (N)1;
     inputs.widen_to(q, k, v);
     take_step(S, factor.value, factor.reset, beta, k, v);
