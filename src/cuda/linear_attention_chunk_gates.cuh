@@ -14,7 +14,6 @@
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
 
 #include <machine/held.cuh>
-#include <machine/mma.cuh>
 
 #include "linear_attention_chunk_decays.cuh"
 
@@ -59,43 +58,29 @@ struct Columns {
     }
 };
 
-/*
- * N summed over j < t for a warp's 16 rows s >= t, as its columns come by in the order of time: of 16 of them a
- * product with a triangle of ones, on top of what the ones before sum up to.
- */
+/* N summed over j < t for the thread's rows s >= t, as its columns come by in the order of time. */
 struct Pairs {
-    static constexpr uint32_t ONES = 0x3f803f80; /* two, as bfloat16 numbers */
     Columns sums;
-    float so_far[4]; /* of the thread's two rows, twice: as a product has them */
+    float so_far[2]; /* of a row, up to the block at hand */
 
     __device__ __forceinline__ void clear()
     {
         sums.clear();
-#pragma unroll
-        for (int i = 0; i < 4; i++) so_far[i] = 0;
+        so_far[0] = so_far[1] = 0;
     }
-    /* Of N the sum of two bfloat16 numbers, as operands of the warp's product; `row` is the thread's first. */
-    __device__ __forceinline__ void take(const uint32_t (&high)[4], const uint32_t (&low)[4], int turn, int row)
+    /* Two neighbours of a row's block. */
+    __device__ __forceinline__ void take(float first, float second, int block, int upper, int row, int pair)
     {
-        const int pair = (int)threadIdx.x % 4, place = (int)threadIdx.x % 32 / 4;
-        const uint32_t triangle = (2 * pair < place ? ONES & 0xffffu : 0) | (2 * pair + 1 < place ? ONES << 16 : 0);
-        const uint32_t first[2] = {triangle, 0}, second[2] = {ONES, triangle}, all[2] = {ONES, ONES};
-        take_block(high, low, first, 2 * turn, row, pair);
-        take_block(high, low, second, 2 * turn + 1, row, pair);
-        product_of_warp<BF16>(so_far, high, all);
-        product_of_warp<BF16>(so_far, low, all);
-    }
-    __device__ __forceinline__ void take_block(const uint32_t (&high)[4], const uint32_t (&low)[4],
-                                               const uint32_t (&ones)[2], int block, int row, int pair)
-    {
-        const int column = block * BLOCK + pair * 2;
-        float before[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) before[i] = so_far[i];
-        product_of_warp<BF16>(before, high, ones);
-        product_of_warp<BF16>(before, low, ones);
-#pragma unroll
-        for (int i = 0; i < 4; i++) sums.at[2 * block + i % 2] += column + i % 2 <= row + i / 2 * 8 ? before[i] : 0;
+        float until = first + second;
+        float other = __shfl_up_sync(ALL, until, 1, 4);
+        if (pair >= 1) until += other;
+        other = __shfl_up_sync(ALL, until, 2, 4);
+        if (pair >= 2) until += other;
+        other = __shfl_up_sync(ALL, until, 1, 4);
+        const float before = so_far[upper] + (pair > 0 ? other : 0), column = block * BLOCK + pair * 2;
+        sums.at[2 * block] += column <= row ? before : 0;
+        sums.at[2 * block + 1] += column + 1 <= row ? before + first : 0;
+        so_far[upper] += __shfl_sync(ALL, until, 3, 4);
     }
 };
 

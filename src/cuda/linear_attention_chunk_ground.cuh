@@ -26,8 +26,6 @@ constexpr int SHARED_OF_ONE = 227 << 10, SHARED_OF_TWO = 113 << 10;        /* fo
  * segment's sum, and for a state that is given out. */
 enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM, SUM_OF_STATE };
 
-constexpr int MOST_STAGES = 6; /* chunks that are there, or on their way: sums have time for little else */
-
 /*
  * Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used.  For an answer by a
  * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
@@ -35,7 +33,7 @@ constexpr int MOST_STAGES = 6; /* chunks that are there, or on their way: sums h
  */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[MOST_STAGES], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
+    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
     bool fits[2]; /* by the group that shares */
 };
 
@@ -57,11 +55,11 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
-    static constexpr int FIT = (MOST - REST) / STAGE, STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
+    static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
     static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
     static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
-    static_assert(BYTES <= MOST && STAGES >= 2, "as many blocks as registers are for");
+    static_assert(BYTES <= MOST, "as many blocks as registers are for");
 };
 
 __device__ inline float low_of(uint32_t word)
@@ -187,9 +185,9 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
     }
 
     /* For the gates' gradients: the chunk's place, by the order of the recurrence itself. */
-    __device__ __forceinline__ int64_t place(int chunk, int slab = 0) const
+    __device__ __forceinline__ int64_t place(int chunk) const
     {
-        const int64_t line = (int64_t)head * args.slabs + first_value / VALUES + slab;
+        const int64_t line = (int64_t)head * args.slabs + first_value / VALUES;
         return place_of(args, course, sequence, line, args.backward ? course.chunks - 1 - chunk : chunk);
     }
     __device__ __forceinline__ float *sums_at(int chunk, Kind kind) const

@@ -36,7 +36,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::PAIRED;
     using Ground::partner;
     using Ground::phase;
-    using Ground::place;
     using Ground::row;
     using Ground::sequence;
     using Ground::signals;
@@ -77,30 +76,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             if (GATES)
                 tile_load(to + Layout::PARTNER + group * TILE, args.partner,
                           HeadTileAt{lane, time, partner_head, row}, full);
-        }
-    }
-    /*
-     * What comes next, as far as the second-level cache: where a chunk is filled but one ahead, its latency shows,
-     * and the states that the walk of dq has kept are loaded late.  By one thread.
-     */
-    __device__ __forceinline__ void fetch(int chunk) const
-    {
-        if (!PAIRED || Layout::GROUPS == 1 || chunk >= end) return;
-        const int bytes = KEYS * VALUES * 2;
-        for (int group = 0; group < Layout::GROUPS && first_value + group * VALUES < args.values; group++)
-            bytes_prefetch((const char *)args.states + place(chunk, group) * bytes, bytes);
-        if (Layout::STAGES > 2) return;
-        const int time = (int)course.time(chunk), row = (int)course.row;
-#pragma unroll
-        for (int panel = 0; panel < Layout::PANELS; panel++) {
-            tile_prefetch(args.k, HeadTileAt{panel * WIDE, time, k_head, row});
-            tile_prefetch(args.q, HeadTileAt{panel * WIDE, time, q_head, row});
-        }
-#pragma unroll
-        for (int group = 0; group < Layout::GROUPS; group++) {
-            const int lane = first_value + group * VALUES;
-            tile_prefetch(args.v, HeadTileAt{lane, time, v_head, row});
-            tile_prefetch(args.partner, HeadTileAt{lane, time, partner_head, row});
         }
     }
     /* Rows of a packed tile that are another sequence's. */
@@ -169,7 +144,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         for (int upper = 0; upper < 2; upper++) after[upper] = d.after[value_row(upper)];
 #pragma unroll
         for (int column = 0; column < WIDTH / BLOCK; column += 2) {
-            uint32_t words[4], others[4], high[4], low[4];
+            uint32_t words[4], others[4];
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const int block = begin + column + k / 2, upper = k % 2, own = warp() * 2 + upper;
@@ -184,9 +159,9 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
                 if (BOTH) others[k] = pack_bfloats(M[at] * decay.x, M[at + 1] * decay.y);
                 if (!PAIRED) continue;
                 const float2 factor = ((const float2 *)d.factor)[block * 4 + pair()];
-                split(first * M[at] * factor.x, second * M[at + 1] * factor.y, high[k], low[k]);
+                pairs.take(first * M[at] * factor.x, second * M[at + 1] * factor.y, block, upper, value_row(upper),
+                           pair());
             }
-            if (PAIRED) pairs.take(high, low, (begin + column) / 2, value_row(0));
             char *const to = block_row(mix(chunk), begin + column, false);
             matrices_store<4, false>(to, words);
             if (BOTH) matrices_store<4, false>(to + TILE, others);
@@ -201,7 +176,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             barrier_wait(&signals().used[used & 1], phase(used));
             if (thread == 0 && !Layout::OVER_V) fill(used + Layout::STAGES);
         }
-        if (thread == 0) fetch(chunk + 1);
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
         clear_rows(chunk);

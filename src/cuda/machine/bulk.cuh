@@ -93,12 +93,6 @@ __device__ inline void bytes_store(void *to, const void *from, uint32_t bytes)
                  : "memory");
 }
 
-/* Brings them into the second-level cache. */
-__device__ inline void bytes_prefetch(const void *from, uint32_t bytes)
-{
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 __device__ inline void tile_prefetch(const CUtensorMap &map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");

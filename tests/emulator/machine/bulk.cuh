@@ -53,9 +53,6 @@ inline void bytes_store(void *to, const void *from, uint32_t bytes)
 {
     emulator::store_bytes(to, from, bytes);
 }
-inline void bytes_prefetch(const void *, uint32_t)
-{
-}
 inline void tile_prefetch(const CUtensorMap &)
 {
 }
