@@ -6,7 +6,10 @@
 #include "counts.h"
 #include "linear_attention_launch.h"
 
-enum { SEGMENT = RL_TILES_STEPS * RL_TILES_CHUNKS, LEAST_LENGTH = 1 };
+enum {
+    SEGMENT = RL_TILES_STEPS * RL_TILES_CHUNKS,
+    LEAST_LENGTH = 2 * SEGMENT /* steps: a segment is read twice */
+};
 
 static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states */
 static const int64_t MOST_BLOCKS = INT32_MAX;
@@ -55,6 +58,7 @@ static bool is_welcome(const rill_context *context, const rl_attention_inputs *i
            in->keys > 0 && in->values > 0 && in->keys <= RL_TILES_WIDE && in->values <= RL_TILES_WIDE &&
            !__builtin_mul_overflow(in->heads, segments, &blocks) &&
            !__builtin_mul_overflow(blocks, in->sequences, &blocks) &&
+           in->sequences * in->heads <= rl_cuda_state_of(context)->sms && /* else heads alone fill the device */
            blocks <= MOST_KEPT / (RL_TILES_WIDE * RL_TILES_WIDE * (int64_t)sizeof(float)) &&
            is_copyable(&in->q, in->keys) && is_copyable(&in->k, in->keys) && is_copyable(&in->v, in->values);
 }
