@@ -85,6 +85,15 @@ static rl_product_weight weight_of(const rill_tensor *w)
     return weight;
 }
 
+/* The wider tiles where they leave no more of their columns idle. */
+static rl_product_kernel_of pick_tiles(const rl_product *product, int64_t columns, int64_t inner)
+{
+    const rl_product_kernel_of narrow = rl_product_parts_kernel(way_of(product), false, inner);
+    const rl_product_kernel_of wide = rl_product_parts_kernel(way_of(product), true, inner);
+    const int64_t some = rl_quotient_up(columns, narrow.columns) * narrow.columns;
+    return rl_quotient_up(columns, wide.columns) * wide.columns <= some ? wide : narrow;
+}
+
 static rill_status launch_few(rill_context *context, rl_product_args *p)
 {
     int64_t columns;
@@ -135,21 +144,22 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     if (is_few(context, p.rows)) return launch_few(context, &p);
     if (is_little(context, p.rows, p.columns, p.inner)) return launch_little(context, product, &p);
-    const bool tiles = takes_tiles(context, a->dtype, product->exact);
-    p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
-    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
-    int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
-    if (!tiles)
-        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
-                                    arguments, "selective_layer: launch of a product");
+    if (!takes_tiles(context, a->dtype, product->exact)) {
+        p.column_blocks = rl_quotient_up(p.columns, RL_PRODUCT_COLUMNS);
+        p.row_blocks = rl_quotient_up(p.rows, RL_PRODUCT_ROWS);
+        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
+                                    RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
+    }
+    const rl_product_kernel_of kernel = pick_tiles(product, p.columns, p.inner);
+    p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
+    p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
-    blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
+    const int64_t blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
-    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
-    return rl_cuda_launch_early(context, kernel.address, blocks, 1, RL_PARTS_GROUPS * 128, (size_t)kernel.shared,
-                                arguments, "selective_layer: launch of a product");
+    return rl_cuda_launch_early(context, kernel.address, blocks, 1, kernel.threads, (size_t)kernel.shared, arguments,
+                                "selective_layer: launch of a product");
 }
 
 static bool is_rough(const rl_step_sum *sum)
@@ -236,8 +246,8 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++)
-        error = raise_limit(rl_product_parts_kernel((rl_parts_way)way, INT32_MAX));
+    for (int k = 0; k < 2 * RL_PARTS_WAYS && error == cudaSuccess; k++)
+        error = raise_limit(rl_product_parts_kernel((rl_parts_way)(k / 2), k % 2, INT32_MAX));
     for (int k = 0; k < 12 && error == cudaSuccess; k++)
         error = raise_limit(
             rl_product_steps_kernel((int32_t)types[k / 4], k / 2 % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, k % 2));
