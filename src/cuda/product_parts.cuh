@@ -1,19 +1,19 @@
 /*
  * Products of float32 accuracy on the units for bfloat16: a float is the exact sum of three bfloat16 numbers, and of
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
- * For gradients of 16-bit data, two parts and three products: 2^-16.
+ * For gradients of 16-bit data two parts are enough, 2^-16, and one of what is bfloat16; 16-bit data are one part.
  *
- *                96 columns             A group of 128 threads has a tile of 64 rows.  b is split into three planes
- *                +----------+           in shared memory, 32 of k to a slot, which all groups of the block share:
- *   a: 64 rows   |   tile   | group 0   once, or where slots are too few again and again.  Of a, a thread copies what
- *                +----------+           it holds of it as units of products take it into shared memory of its own,
- * some chunks 64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
- *                +----------+
+ *                 96 to 256 columns     A group of 128 threads has a tile of 64 rows.  b is split into planes in
+ *                   +----------+        shared memory, 32 of k to a slot, which all groups of the block share: once,
+ *      a: 64 rows   |   tile   | group  or where slots are too few again and again.  Of a, a thread copies what it
+ *                   +----------+        holds of it as units of products take it into shared memory of its own, some
+ *         64 rows   |   tile   | group  chunks of 32 of k ahead, and splits it in registers.
+ *                   +----------+
  *
- * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
- * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
- * b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go where the units'
- * first columns are.
+ * The units cut off what they add.  So of float32 a chunk of 32 of k begins at zero, adds the small products first,
+ * and is then added to the sum with rounding; chunks follow each other in order.  k is in another order within a
+ * chunk, of a and b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go
+ * where the units' first columns are.
  *
  *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
  *
