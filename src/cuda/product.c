@@ -66,6 +66,11 @@ static bool is_little(const rill_context *context, int64_t rows, int64_t columns
     return rl_is_little(rows, columns, inner) && !context->options.reproducible;
 }
 
+bool rl_cuda_product_is_brief(const rill_context *context, int64_t rows, int64_t columns, int64_t inner)
+{
+    return is_few(context, rows) || is_little(context, rows, columns, inner);
+}
+
 bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
                            int64_t inner)
 {
@@ -83,15 +88,6 @@ static rl_product_weight weight_of(const rill_tensor *w)
     weight.wide = w->dtype != RILL_F64 && weight.lane == 1 && weight.row % 4 == 0 &&
                   (uintptr_t)w->data % (4 * rill_dtype_size(w->dtype)) == 0;
     return weight;
-}
-
-/* The wider tiles where they leave no more of their columns idle. */
-static rl_product_kernel_of pick_tiles(const rl_product *product, int64_t columns, int64_t inner)
-{
-    const rl_product_kernel_of narrow = rl_product_parts_kernel(way_of(product), false, inner);
-    const rl_product_kernel_of wide = rl_product_parts_kernel(way_of(product), true, inner);
-    const int64_t some = rl_quotient_up(columns, narrow.columns) * narrow.columns;
-    return rl_quotient_up(columns, wide.columns) * wide.columns <= some ? wide : narrow;
 }
 
 static rill_status launch_few(rill_context *context, rl_product_args *p)
@@ -151,7 +147,7 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
         return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
                                     RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
     }
-    const rl_product_kernel_of kernel = pick_tiles(product, p.columns, p.inner);
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
     p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
     p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
@@ -246,8 +242,8 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int k = 0; k < 2 * RL_PARTS_WAYS && error == cudaSuccess; k++)
-        error = raise_limit(rl_product_parts_kernel((rl_parts_way)(k / 2), k % 2, INT32_MAX));
+    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++)
+        error = raise_limit(rl_product_parts_kernel((rl_parts_way)way, INT32_MAX));
     for (int k = 0; k < 12 && error == cudaSuccess; k++)
         error = raise_limit(
             rl_product_steps_kernel((int32_t)types[k / 4], k / 2 % 2 ? RL_PARTS_WIDE : RL_PARTS_NARROW, k % 2));

@@ -51,12 +51,12 @@ enum {
     RL_PRODUCT_ROWS = 128,
     RL_PRODUCT_COLUMNS = 96,
     RL_PRODUCT_THREADS = 256,
-    RL_PARTS_TILE = 64,             /* rows of a group of 128 threads */
-    RL_PARTS_CHUNK = 32,            /* of k */
-    RL_PARTS_GROUPS_OVER_STEPS = 2, /* of a block */
-    RL_PARTS_NARROW = 96,           /* columns of a block, over steps or */
-    RL_PARTS_WIDE = 144,
-    RL_PARTS_WIDEST = 256
+    RL_PARTS_TILE = 64,  /* rows of a group of 128 threads */
+    RL_PARTS_CHUNK = 32, /* of k */
+    RL_PARTS_GROUPS = 3, /* of a block */
+    RL_PARTS_GROUPS_OVER_STEPS = 2,
+    RL_PARTS_NARROW = 96, /* columns of a block, over steps or */
+    RL_PARTS_WIDE = 144
 };
 
 enum { RL_FEW_ROWS = 16, RL_FEW_THREADS = 128 };
@@ -81,8 +81,7 @@ typedef enum rl_parts_way {
     RL_PARTS_WAYS
 } rl_parts_way;
 
-/* The narrower of its two tiles, or the wider. */
-rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, bool wide, int64_t inner);
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner);
 
 /* Sums over steps; of 16-bit data always `rough`. */
 rl_product_kernel_of rl_product_steps_kernel(int32_t dtype, int columns, bool rough);

@@ -241,19 +241,19 @@ template <typename Way> rl_product_kernel_of pick(int64_t inner)
 
 } // namespace
 
-rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, bool wide, int64_t inner)
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner)
 {
-    constexpr int NARROW = RL_PARTS_NARROW, WIDE = RL_PARTS_WIDE, WIDEST = RL_PARTS_WIDEST;
+    constexpr int GROUPS = RL_PARTS_GROUPS, COLUMNS = RL_PARTS_NARROW;
     switch (way) {
     case RL_PARTS_EXACT:
-        return pick<Way<float, 3, 3, 3, NARROW>>(inner);
+        return pick<Way<float, 3, 3, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_ROUGH:
-        return pick<Way<float, 2, 2, 3, NARROW>>(inner);
+        return pick<Way<float, 2, 2, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_ROUGH_BF16:
-        return wide ? pick<Way<float, 2, 1, 2, WIDEST>>(inner) : pick<Way<float, 2, 1, 3, NARROW>>(inner);
+        return pick<Way<float, 2, 1, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_BF16:
-        return wide ? pick<Way<bf16, 1, 1, 3, WIDE>>(inner) : pick<Way<bf16, 1, 1, 3, NARROW>>(inner);
+        return pick<Way<bf16, 1, 1, GROUPS, COLUMNS>>(inner);
     default:
-        return pick<Way<f16, 1, 1, 3, NARROW, F16>>(inner);
+        return pick<Way<f16, 1, 1, GROUPS, COLUMNS, F16>>(inner);
     }
 }

@@ -3,7 +3,7 @@
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
  * For gradients of 16-bit data two parts are enough, 2^-16, and one of what is bfloat16; 16-bit data are one part.
  *
- *                 96 to 256 columns     A group of 128 threads has a tile of 64 rows.  b is split into planes in
+ *                     96 columns        A group of 128 threads has a tile of 64 rows.  b is split into planes in
  *                   +----------+        shared memory, 32 of k to a slot, which all groups of the block share: once,
  *      a: 64 rows   |   tile   | group  or where slots are too few again and again.  Of a, a thread copies what it
  *                   +----------+        holds of it as units of products take it into shared memory of its own, some
