@@ -66,10 +66,12 @@ rill_status rl_layer_projections_plan(rill_context *context, const rl_selective_
     p->columns = p->delta_columns + 2 * problem->states;
     p->exact = all_16_bit(problem) ? problem->x.dtype : RILL_ABSENT;
     p->up_exact = rill_dtype_size(problem->W_delta.dtype) == 2 ? problem->W_delta.dtype : RILL_ABSENT;
-    p->direct = rows > 0 && rl_cuda_product_takes(context, problem->x.dtype, p->exact, rows, p->columns, channels);
-    p->blas = !p->direct && p->exact != RILL_ABSENT && !context->options.reproducible;
+    p->blas = p->exact != RILL_ABSENT && !context->options.reproducible &&
+              !rl_cuda_product_is_brief(context, rows, p->columns, channels);
     rill_status status = p->blas ? rl_cublas_open(context) : RILL_OK;
     p->blas = p->blas && rl_cuda_state_of(context)->cublas;
+    p->direct = !p->blas && rows > 0 &&
+                rl_cuda_product_takes(context, problem->x.dtype, p->exact, rows, p->columns, channels);
     p->accumulated = problem->x.dtype == RILL_F64 ? RILL_F64 : RILL_F32;
     p->multiplied = p->blas ? problem->x.dtype : p->accumulated;
     p->up_direct = rl_cuda_product_takes(context, p->accumulated, p->up_exact, rows, channels, problem->rank);

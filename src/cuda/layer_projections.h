@@ -4,9 +4,9 @@
  *     first[rows, :] = x [W_delta; W_B; W_C]ᵀ              delta, B, C are column ranges of first
  *     first[rows, :] = x [W_delta_down; W_B; W_C]ᵀ         and with a low rank  delta = first[:, :rank] W_deltaᵀ
  *
- * The stacked weights make it one product, so x is read once.  The products are rill's own (product.h).  Where those
- * have no tensor cores for it, the first one of 16-bit x and weights is cuBLAS's, but not in reproducible mode: there a
- * row's bits may depend on how many rows there are.
+ * The stacked weights make it one product, so x is read once.  The products are rill's own (product.h), but for the
+ * first one of 16-bit x and weights, unless it is brief, which is cuBLAS's: twice as fast.  Not in reproducible mode:
+ * there a row's bits may depend on how many rows there are.
  */
 #ifndef RL_CUDA_LAYER_PROJECTIONS_H
 #define RL_CUDA_LAYER_PROJECTIONS_H

@@ -66,6 +66,11 @@ static bool is_little(const rill_context *context, int64_t rows, int64_t columns
     return rl_is_little(rows, columns, inner) && !context->options.reproducible;
 }
 
+bool rl_cuda_product_is_brief(const rill_context *context, int64_t rows, int64_t columns, int64_t inner)
+{
+    return is_few(context, rows) || is_little(context, rows, columns, inner);
+}
+
 bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
                            int64_t inner)
 {
@@ -135,21 +140,22 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
     if (p.rows == 0 || p.columns == 0) return RILL_OK;
     if (is_few(context, p.rows)) return launch_few(context, &p);
     if (is_little(context, p.rows, p.columns, p.inner)) return launch_little(context, product, &p);
-    const bool tiles = takes_tiles(context, a->dtype, product->exact);
-    p.column_blocks = rl_quotient_up(p.columns, tiles ? RL_PARTS_NARROW : RL_PRODUCT_COLUMNS);
-    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS : RL_PRODUCT_ROWS);
-    int64_t blocks = p.column_blocks * p.row_blocks;
     void *arguments[] = {&p};
-    if (!tiles)
-        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), blocks, 1, RL_PRODUCT_THREADS, 0,
-                                    arguments, "selective_layer: launch of a product");
+    if (!takes_tiles(context, a->dtype, product->exact)) {
+        p.column_blocks = rl_quotient_up(p.columns, RL_PRODUCT_COLUMNS);
+        p.row_blocks = rl_quotient_up(p.rows, RL_PRODUCT_ROWS);
+        return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
+                                    RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
+    }
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
+    p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
+    p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
-    blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
+    const int64_t blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
-    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
-    return rl_cuda_launch_early(context, kernel.address, blocks, 1, RL_PARTS_GROUPS * 128, (size_t)kernel.shared,
-                                arguments, "selective_layer: launch of a product");
+    return rl_cuda_launch_early(context, kernel.address, blocks, 1, kernel.threads, (size_t)kernel.shared, arguments,
+                                "selective_layer: launch of a product");
 }
 
 static bool is_rough(const rl_step_sum *sum)

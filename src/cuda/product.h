@@ -27,6 +27,8 @@ typedef struct rl_product {
     rill_dtype exact;  /* of 16 bits, which all weights have or are known to fit; or absent */
 } rl_product;
 
+/* Whether it has few rows or is little work; whether weights are taken as they lie. */
+bool rl_cuda_product_is_brief(const rill_context *context, int64_t rows, int64_t columns, int64_t inner);
 bool rl_cuda_product_takes(const rill_context *context, rill_dtype a, rill_dtype exact, int64_t rows, int64_t columns,
                            int64_t inner);
 rill_status rl_cuda_product(rill_context *context, const rl_product *product);

@@ -67,7 +67,8 @@ const void *rl_product_few_kernel(int32_t dtype, int64_t inner, int64_t *columns
 
 typedef struct rl_product_kernel_of {
     const void *address;
-    int32_t shared; /* bytes of dynamic shared memory */
+    int32_t shared;                 /* bytes of dynamic shared memory */
+    int32_t threads, rows, columns; /* of a block */
 } rl_product_kernel_of;
 
 /* What is multiplied: float32 with float32, exactly or in two parts each; in two with bfloat16; or 16 bits. */

@@ -9,13 +9,12 @@ using namespace product_parts;
 namespace
 {
 
-template <typename Way, int COLUMNS> struct Group {
+template <typename Way> struct Group {
     using T = typename Way::T;
-    static constexpr int SLOTS = PLANES / (COLUMNS * LINE * Way::B_PARTS), HALF = SLOTS / 2;
-    static constexpr int WORDS = (COLUMNS / 2 + 31) / 32;
+    static constexpr int COLUMNS = Way::COLUMNS, SLOTS = PLANES / (COLUMNS * LINE * Way::B_PARTS), HALF = SLOTS / 2;
 
     const rl_product_args &p;
-    Feed<T> feed;
+    Feed<Way> feed;
     int64_t row0, column0;
     float total[COLUMNS / 2];
 
@@ -23,24 +22,34 @@ template <typename Way, int COLUMNS> struct Group {
     {
     }
 
-    __device__ void add_chunk(int slot)
+    /* The units' registers are left alone while they work: else the compiler has one product wait for the other. */
+    __device__ void multiply_chunk(float (&sum)[COLUMNS / 2], int slot, bool adds)
     {
-        float sum[COLUMNS / 2];
         uint32_t words[2 * Way::A_PARTS][4];
         feed.template take<Way::A_PARTS>(words);
         feed.fetch();
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
         hold(sum);
         hold(words);
         products_fence();
-        multiply<Way, COLUMNS>(sum, words, slot);
+        multiply<Way>(sum, words, slot, adds);
         products_commit();
         products_wait<0>();
         hold(sum);
         hold(words);
+    }
+
+    __device__ void add_chunk(int64_t chunk, int slot)
+    {
+        if constexpr (Way::ROUNDS) {
+            float sum[COLUMNS / 2];
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) total[i] += sum[i];
+            for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
+            multiply_chunk(sum, slot, false);
+#pragma unroll
+            for (int i = 0; i < COLUMNS / 2; i++) total[i] += sum[i];
+        } else {
+            multiply_chunk(total, slot, chunk > 0);
+        }
     }
 
     /* The sum in the order of k; for what products gave that is not finite. */
@@ -67,72 +76,84 @@ template <typename Way, int COLUMNS> struct Group {
         store_any(p.out.data, p.out.dtype, offset_of(p, p.out, row) + column * p.out.lane, value);
     }
 
-    template <typename Out> __device__ void store_four(int64_t at, const Quad<float> &four) const
+    __device__ Quad<float> four_of(int i) const
     {
-        Quad<Out> quad = {};
-#pragma unroll
-        for (int j = 0; j < 4; j++) quad.set(j, narrow<Out>(four.get(j)));
-        *(Quad<Out> *)((Out *)p.out.data + at) = quad;
+        return {{total[i], total[i + 1], total[i + 4], total[i + 5]}};
     }
 
     /* Four neighbours of a row. */
-    __device__ void store_neighbours(int64_t to, int64_t from, Quad<float> four) const
+    __device__ void store_four(int64_t at, const Quad<float> &four) const
     {
-        if (p.add.data) {
-            const Quad<float> more = *(const Quad<float> *)((const float *)p.add.data + from);
-#pragma unroll
-            for (int j = 0; j < 4; j++) four.set(j, four.get(j) + more.get(j));
+        if (p.out.dtype == RILL_F32) {
+            *(Quad<float> *)((float *)p.out.data + at) = four;
+            return;
         }
-        if (p.out.dtype == RILL_F32)
-            store_four<float>(to, four);
-        else if (p.out.dtype == RILL_BF16)
-            store_four<bf16>(to, four);
-        else
-            store_four<f16>(to, four);
+        Quad<bf16> quad = {};
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float value = four.get(j);
+            quad.set(j, bf16{p.out.dtype == RILL_BF16 ? narrow<bf16>(value).bits : narrow<f16>(value).bits});
+        }
+        *(Quad<bf16> *)((bf16 *)p.out.data + at) = quad;
     }
 
-    __device__ void store_rows(int half, uint32_t (&again)[WORDS]) const
+    /* Whether all of a half's sums can be stored in fours, but for columns that do not exist. */
+    __device__ bool is_fine(int half) const
     {
-        const int64_t row = feed.row_of(row0, half);
-        if (row >= p.rows) return;
-        const int64_t to = offset_of(p, p.out, row), from = p.add.data ? offset_of(p, p.add, row) : 0;
-        const bool wide = p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data);
+        bool fine = p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data) && p.columns % 4 == 0;
 #pragma unroll
-        for (int i = 2 * half; i < COLUMNS / 2; i += 8) {
-            const int64_t column = column_of(i);
-            const Quad<float> four = {{total[i], total[i + 1], total[i + 4], total[i + 5]}};
-            bool fine = wide && column + 3 < p.columns;
+        for (int i = 2 * half; i < COLUMNS / 2; i += 4) fine = fine && is_finite(total[i]) && is_finite(total[i + 1]);
+        return fine;
+    }
+
+    __device__ void store_fours(int64_t row, int half) const
+    {
+        constexpr int FOURS = COLUMNS / 16, BATCH = FOURS % 8 == 0 ? 8 : FOURS; /* on their way at a time */
+        const int64_t first = column_of(2 * half), to = offset_of(p, p.out, row) + first;
+        const int left = (int)min(p.columns - first, (int64_t)COLUMNS);
+        const float *more = p.add.data ? (const float *)p.add.data + offset_of(p, p.add, row) + first : nullptr;
 #pragma unroll
-            for (int j = 0; j < 4; j++) fine = fine && is_finite(four.get(j));
-            if (fine) {
-                store_neighbours(to + column, from + column, four);
-                continue;
+        for (int begin = 0; begin < FOURS; begin += BATCH) {
+            Quad<float> four[BATCH];
+#pragma unroll
+            for (int j = 0; j < BATCH; j++) {
+                four[j] = {};
+                if (more && (begin + j) * 16 < left) four[j] = *(const Quad<float> *)(more + (begin + j) * 16);
             }
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int which = i + j / 2 * 4 + j % 2;
-                if (column + j >= p.columns) continue;
-                if (is_finite(four.get(j)))
-                    store_one(row, column + j, four.get(j));
-                else
-                    again[which / 32] |= 1u << (which % 32);
+            for (int j = 0; j < BATCH; j++) {
+                const Quad<float> sum = four_of(8 * (begin + j) + 2 * half);
+#pragma unroll
+                for (int k = 0; k < 4; k++) four[j].set(k, more ? four[j].get(k) + sum.get(k) : sum.get(k));
+                if ((begin + j) * 16 < left) store_four(to + (begin + j) * 16, four[j]);
             }
+        }
+    }
+
+    /* One by one; what products gave that is not finite is summed again. */
+    __device__ void store_each(int64_t row, int half) const
+    {
+#pragma unroll 1
+        for (int which = 2 * half; which < COLUMNS / 2; which += which % 2 ? 3 : 1) {
+            const int64_t column = column_of(which);
+            if (column >= p.columns) continue;
+            float value = 0;
+#pragma unroll
+            for (int i = 0; i < COLUMNS / 2; i++) value = i == which ? total[i] : value;
+            store_one(row, column, is_finite(value) ? value : sum_plainly(half, column));
         }
     }
 
     __device__ void store() const
     {
-        uint32_t again[WORDS] = {};
-        store_rows(0, again);
-        store_rows(1, again);
 #pragma unroll
-        for (int word = 0; word < WORDS; word++) {
-#pragma unroll 1
-            for (uint32_t left = again[word]; left; left &= left - 1) {
-                const int i = 32 * word + __ffs((int)left) - 1, half = i / 2 % 2;
-                const int64_t row = feed.row_of(row0, half), column = column_of(i);
-                store_one(row, column, sum_plainly(half, column));
-            }
+        for (int half = 0; half < 2; half++) {
+            const int64_t row = feed.row_of(row0, half);
+            if (row >= p.rows) continue;
+            if (is_fine(half))
+                store_fours(row, half);
+            else
+                store_each(row, half);
         }
     }
 
@@ -143,7 +164,7 @@ template <typename Way, int COLUMNS> struct Group {
         const bool kept = feed.chunks <= SLOTS;
         const int chunks = kept ? (int)feed.chunks : HALF;
         for (int first = 0; first < chunks; first += TOGETHER) {
-            Split<Way, COLUMNS> split[TOGETHER];
+            Split<Way> split[TOGETHER];
 #pragma unroll
             for (int i = 0; i < TOGETHER; i++)
                 if (first + i < chunks) split[i].fetch(p, column0, first + i);
@@ -168,9 +189,9 @@ template <typename Way, int COLUMNS> struct Group {
         for (int64_t chunk = 0; chunk < feed.chunks; chunk++) {
             const int64_t later = chunk + HALF < feed.chunks ? chunk + HALF : chunk + HALF - feed.chunks;
             const bool more = left > HALF;
-            Split<Way, COLUMNS> split;
+            Split<Way> split;
             if (more) split.fetch(p, column0, later);
-            add_chunk(slot);
+            add_chunk(chunk, slot);
             if (more) split.put((slot + HALF) % (2 * HALF));
             left--;
             slot = (slot + 1) % (2 * HALF);
@@ -179,58 +200,60 @@ template <typename Way, int COLUMNS> struct Group {
     }
 };
 
-template <typename Way, int COLUMNS> __device__ inline void run_block(const rl_product_args &p)
+template <typename Way> __device__ inline void run_block(const rl_product_args &p)
 {
     if (p.A && blockIdx.x >= p.A_block) make_A(p, p.A_block);
     if (blockIdx.x >= p.blocks) return;
-    Group<Way, COLUMNS> group(p);
+    Group<Way> group(p);
     const int64_t first = blockIdx.x / p.column_blocks, stride = p.blocks / p.column_blocks;
     const int64_t tiles = (p.row_blocks - first + stride - 1) / stride;
     int64_t left = tiles * group.feed.chunks;
     int slot = 0;
-    group.column0 = blockIdx.x % p.column_blocks * COLUMNS;
-    group.row0 = first * ROWS + threadIdx.x / 128 * TILE;
-    group.feed.start(group.row0, stride * ROWS, left);
+    group.column0 = blockIdx.x % p.column_blocks * Way::COLUMNS;
+    group.row0 = first * Way::ROWS + threadIdx.x / 128 * TILE;
+    group.feed.start(group.row0, stride * Way::ROWS, left);
     const bool kept = group.begin_slots();
     for (int64_t tile = 0; tile < tiles; tile++) {
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) group.total[i] = 0;
+        for (int i = 0; i < Way::COLUMNS / 2; i++) group.total[i] = 0;
         if (!kept) group.run_ring(left, slot);
-        for (int i = 0; kept && i < group.feed.chunks; i++) group.add_chunk(i);
+        for (int i = 0; kept && i < group.feed.chunks; i++) group.add_chunk(i, i);
         group.store();
-        group.row0 += stride * ROWS;
+        group.row0 += stride * Way::ROWS;
     }
 }
 
-template <typename Way, int COLUMNS>
-__global__ void __launch_bounds__(THREADS, 1) parts_kernel(const __grid_constant__ rl_product_args p)
+template <typename Way>
+__global__ void __launch_bounds__(Way::THREADS, 1) parts_kernel(const __grid_constant__ rl_product_args p)
 {
     let_later_start();
     await_earlier();
-    if constexpr (HAS_PRODUCTS) run_block<Way, COLUMNS>(p);
+    if constexpr (HAS_PRODUCTS) run_block<Way>(p);
 }
 
 template <typename Way> rl_product_kernel_of pick(int64_t inner)
 {
-    constexpr int COLUMNS = RL_PARTS_NARROW, SLOT = COLUMNS * LINE * Way::B_PARTS;
+    constexpr int SLOT = Way::COLUMNS * LINE * Way::B_PARTS;
     const int64_t chunks = (inner + CHUNK - 1) / CHUNK, slots = chunks < PLANES / SLOT ? chunks : PLANES / SLOT;
-    return {kernel_address<parts_kernel<Way, COLUMNS>>(), (int32_t)(FEED + slots * SLOT)};
+    return {kernel_address<parts_kernel<Way>>(), (int32_t)(FEED + slots * SLOT), Way::THREADS, Way::ROWS,
+            Way::COLUMNS};
 }
 
 } // namespace
 
 rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner)
 {
+    constexpr int GROUPS = RL_PARTS_GROUPS, COLUMNS = RL_PARTS_NARROW;
     switch (way) {
     case RL_PARTS_EXACT:
-        return pick<Way<float, 3, 3>>(inner);
+        return pick<Way<float, 3, 3, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_ROUGH:
-        return pick<Way<float, 2, 2>>(inner);
+        return pick<Way<float, 2, 2, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_ROUGH_BF16:
-        return pick<Way<float, 2, 1>>(inner);
+        return pick<Way<float, 2, 1, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_BF16:
-        return pick<Way<bf16, 1, 1>>(inner);
+        return pick<Way<bf16, 1, 1, GROUPS, COLUMNS>>(inner);
     default:
-        return pick<Way<f16, 1, 1, F16>>(inner);
+        return pick<Way<f16, 1, 1, GROUPS, COLUMNS, F16>>(inner);
     }
 }

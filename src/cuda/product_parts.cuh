@@ -1,19 +1,19 @@
 /*
  * Products of float32 accuracy on the units for bfloat16: a float is the exact sum of three bfloat16 numbers, and of
  * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
- * For gradients of 16-bit data, two parts and three products: 2^-16.
+ * For gradients of 16-bit data two parts are enough, 2^-16, and one of what is bfloat16; 16-bit data are one part.
  *
- *                96 columns             A group of 128 threads has a tile of 64 rows.  b is split into three planes
- *                +----------+           in shared memory, 32 of k to a slot, which all groups of the block share:
- *   a: 64 rows   |   tile   | group 0   once, or where slots are too few again and again.  Of a, a thread copies what
- *                +----------+           it holds of it as units of products take it into shared memory of its own,
- * some chunks 64 rows   |   tile   | group 1   of 32 of k ahead, and splits it in registers.
- *                +----------+
+ *                     96 columns        A group of 128 threads has a tile of 64 rows.  b is split into planes in
+ *                   +----------+        shared memory, 32 of k to a slot, which all groups of the block share: once,
+ *      a: 64 rows   |   tile   | group  or where slots are too few again and again.  Of a, a thread copies what it
+ *                   +----------+        holds of it as units of products take it into shared memory of its own, some
+ *         64 rows   |   tile   | group  chunks of 32 of k ahead, and splits it in registers.
+ *                   +----------+
  *
- * The units cut off what they add.  So a chunk of 32 of k begins at zero, adds the small products first, and is then
- * added to the sum with rounding; chunks follow each other in order.  k is in another order within a chunk, of a and
- * b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go where the units'
- * first columns are.
+ * The units cut off what they add.  So of float32 a chunk of 32 of k begins at zero, adds the small products first,
+ * and is then added to the sum with rounding; chunks follow each other in order.  k is in another order within a
+ * chunk, of a and b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go
+ * where the units' first columns are.
  *
  *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
  *
@@ -40,16 +40,19 @@ constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHU
 constexpr int UNIT = 16, UNITS = 128 * UNIT;                            /* bytes: of a thread, of a group */
 constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* shared memory for both */
 
-constexpr int GROUPS = RL_PARTS_GROUPS, THREADS = GROUPS * 128, ROWS = GROUPS * TILE;
-
 /* Parts that are needed of a bfloat16, float16 or float32 for products with `PARTS` of something else. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
 template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
 
-/* What is multiplied: a of type T in so many parts, b in so many, of which products up to some order are taken. */
-template <typename Type, int A_COUNT, int B_COUNT, Number KIND = BF16> struct Way {
+/*
+ * What is multiplied: a of type T in so many parts, b in so many, of which products up to some order are taken; and
+ * by how many groups of a block, in tiles of how many columns.
+ */
+template <typename Type, int A_COUNT, int B_COUNT, int GROUP_COUNT, int COLUMN_COUNT, Number KIND = BF16> struct Way {
     using T = Type;
     static constexpr int A_PARTS = A_COUNT, B_PARTS = B_COUNT, ORDERS = A_COUNT > B_COUNT ? A_COUNT : B_COUNT;
+    static constexpr int GROUPS = GROUP_COUNT, THREADS = GROUPS * 128, ROWS = GROUPS * TILE, COLUMNS = COLUMN_COUNT;
+    static constexpr bool ROUNDS = A_PARTS == 3; /* what is added up of a chunk */
     static constexpr Number NUMBER = KIND;
 };
 
@@ -78,8 +81,9 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
 }
 
 /* A thread's part of a: two rows, eight of k in a chunk. */
-template <typename T> struct Feed {
-    static constexpr int STAGES = FEED / (4 * UNITS) / GROUPS, COUNT = 2 * MINE;
+template <typename Way> struct Feed {
+    using T = typename Way::T;
+    static constexpr int STAGES = FEED / (4 * UNITS) / Way::GROUPS, COUNT = 2 * MINE;
     static constexpr int PER_UNIT = RUN<T>;
 
     struct alignas(UNIT) Line {
@@ -257,22 +261,24 @@ __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], i
  * memory, so that those of a thread's sums come in fours:  c = 16 m + 4 q + 2 h + e  is the units'  16 m + 8 h + 2 q
  * + e.
  */
-template <typename Way, int COLUMNS> struct Split {
-    static constexpr int PLANE = COLUMNS * LINE, ITEMS = COLUMNS / 8 / (GROUPS * 4);
-    static_assert(COLUMNS / 8 == ITEMS * GROUPS * 4, "warps have equal shares");
+template <typename Way> struct Split {
+    static constexpr int WARPS = Way::GROUPS * 4, PLANE = Way::COLUMNS * LINE;
+    static constexpr int ITEMS = (Way::COLUMNS / 8 + WARPS - 1) / WARPS;
 
     float value[ITEMS][MINE];
 
     __device__ static int line_of(int item)
     {
-        return (item * GROUPS * 4 + (int)threadIdx.x / 32) * 8 + (int)threadIdx.x % 32 / 4;
+        return (item * WARPS + (int)threadIdx.x / 32) * 8 + (int)threadIdx.x % 32 / 4;
     }
 
     __device__ void fetch(const rl_product_args &p, int64_t column0, int64_t chunk)
     {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
-            const int n = line_of(item), column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
+            const int n = line_of(item);
+            if (n >= Way::COLUMNS) continue;
+            const int column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
             fetch_b<typename Way::T>(p, value[item], column0 + column,
                                      chunk * CHUNK + threadIdx.x % 4 * RUN<typename Way::T>);
         }
@@ -283,6 +289,7 @@ template <typename Way, int COLUMNS> struct Split {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
             const int line = line_of(item);
+            if (line >= Way::COLUMNS) continue;
             unsigned char *to =
                 dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE) + line * LINE + threadIdx.x % 4 * 4;
 #pragma unroll
@@ -301,13 +308,13 @@ template <typename Way, int COLUMNS> struct Split {
     }
 };
 
-/* sum = the products of a chunk, the small ones first. */
-template <typename Way, int COLUMNS>
-__device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&words)[2 * Way::A_PARTS][4], int slot)
+/* sum (+)= the products of a chunk, the small ones first. */
+template <typename Way>
+__device__ inline void multiply(float (&sum)[Way::COLUMNS / 2], const uint32_t (&words)[2 * Way::A_PARTS][4],
+                                int slot, bool adds)
 {
-    constexpr int PLANE = COLUMNS * LINE;
+    constexpr int PLANE = Way::COLUMNS * LINE;
     const unsigned char *planes = dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE);
-    bool adds = false;
 #pragma unroll
     for (int order = Way::ORDERS - 1; order >= 0; order--)
 #pragma unroll
@@ -316,7 +323,7 @@ __device__ inline void multiply(float (&sum)[COLUMNS / 2], const uint32_t (&word
             for (int i = Way::A_PARTS - 1; i >= 0; i--) {
                 if (order < i || order - i >= Way::B_PARTS) continue;
                 const uint64_t b = tile_descriptor(planes + (order - i) * PLANE + 32 * s, 16, 8 * LINE, SWIZZLE_64);
-                product_of_registers<Way::NUMBER, COLUMNS, false>(sum, words[s * Way::A_PARTS + i], b, adds);
+                product_of_registers<Way::NUMBER, Way::COLUMNS, false>(sum, words[s * Way::A_PARTS + i], b, adds);
                 adds = true;
             }
 }

@@ -293,7 +293,8 @@ __global__ void __launch_bounds__(THREADS, PARTS == 3 ? 1 : 2) steps_kernel(cons
 
 template <typename T, int COLUMNS, int PARTS> rl_product_kernel_of pick()
 {
-    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), SLOTS * Sum<T, COLUMNS, PARTS>::SLOT};
+    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), SLOTS * Sum<T, COLUMNS, PARTS>::SLOT, THREADS, ROWS,
+            COLUMNS};
 }
 
 template <int COLUMNS> rl_product_kernel_of pick_type(int32_t dtype, bool rough)
