@@ -102,7 +102,8 @@ typedef struct rl_s6_args {
     bool steady; /* they make none of them negative or huge */
     double delta_min, delta_max;
 
-    rl_s6_pace x_pace, delta_pace, y_pace, B_pace, C_pace; /* of whole work; behind all that a decode step reads */
+    rl_s6_pace x_pace, delta_pace, z_pace, y_pace, B_pace,
+        C_pace; /* of whole work; behind all that a decode step reads */
 } rl_s6_args;
 
 #endif

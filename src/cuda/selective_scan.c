@@ -113,6 +113,7 @@ static void set_paces(rl_s6_args *args)
 {
     args->x_pace = pace_of(&args->x);
     args->delta_pace = pace_of(&args->delta);
+    args->z_pace = pace_of(&args->z);
     args->y_pace = pace_of(&args->y);
     args->B_pace = pace_of(&args->B);
     args->C_pace = pace_of(&args->C);

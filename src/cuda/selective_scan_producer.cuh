@@ -213,7 +213,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
-        this->fetch_steps(gates, z, args.z, steps);
+        this->fetch_steps(gates, z, args.z, args.z_pace, steps);
         gate_sums(gates, sum);
     }
 
