@@ -13,6 +13,7 @@
 
 #include "elements.cuh"
 #include "linear_attention_chunks.h"
+#include "linear_attention_running.cuh"
 #include "sequence.cuh"
 
 namespace attention_chunks
@@ -162,15 +163,8 @@ __device__ inline void start_decays(Decays &to, const rl_chunks_args &args, cons
     to.weight[row] = raw.weight;
     to.factor[row] = raw.factor;
     if (reset) g = 0;
-    float until = g, after = __shfl_down_sync(ALL, g, 1, BLOCK), run = raw.weight;
-    if (own == BLOCK - 1) after = 1;
-#pragma unroll
-    for (int away = 1; away < BLOCK; away *= 2) {
-        const float earlier = __shfl_up_sync(ALL, until, away, BLOCK);
-        const float later = __shfl_down_sync(ALL, after, away, BLOCK);
-        if (own >= away) until *= earlier;
-        if (own + away < BLOCK) after *= later;
-    }
+    const auto [until, after] = attention::running_products<BLOCK>(g, own);
+    float run = raw.weight;
     to.until[row] = until;
     to.after[row] = after * raw.weight;
     if (own == BLOCK - 1) to.total[block] = until;

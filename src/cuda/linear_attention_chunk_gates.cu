@@ -90,17 +90,8 @@ struct Gates {
         float across = 0;
         add_up(chunk, read, given, pairs, whole, across);
         across *= factor_at((int64_t)chunk * STEPS);
-        float later = read.first + read.second, earlier = given.first + given.second;
-#pragma unroll
-        for (int away = 1; away < 32; away *= 2) {
-            const float below = __shfl_up_sync(ALL, earlier, away), above = __shfl_down_sync(ALL, later, away);
-            if (lane >= away) earlier += below;
-            if (lane + away < 32) later += above;
-        }
-        earlier = __shfl_up_sync(ALL, earlier, 1);
-        later = __shfl_down_sync(ALL, later, 1);
-        if (lane == 0) earlier = 0;
-        if (lane == 31) later = 0;
+        const auto [earlier, later] =
+            attention::sums_around(given.first + given.second, read.first + read.second, lane);
         const int64_t step = (int64_t)chunk * STEPS + 2 * lane;
         store(step, pairs.first + (read.first + (read.second + later)) + earlier + across, whole.first);
         store(step + 1, pairs.second + (read.second + later) + (earlier + given.first) + across, whole.second);

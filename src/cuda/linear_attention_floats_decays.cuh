@@ -11,6 +11,7 @@
 
 #include "linear_attention_floats.h"
 #include "linear_attention_inputs.cuh"
+#include "linear_attention_running.cuh"
 #include "numbers.cuh"
 
 namespace attention_floats
@@ -85,15 +86,8 @@ __device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, c
     }
     to.gate[i] = g;
     to.beta[i] = beta;
-    float until = g, after = __shfl_down_sync(ALL, g, 1, BLOCK), run = 1;
-    if (own == BLOCK - 1) after = 1;
-#pragma unroll
-    for (int away = 1; away < BLOCK; away *= 2) {
-        const float earlier = __shfl_up_sync(ALL, until, away, BLOCK);
-        const float later = __shfl_down_sync(ALL, after, away, BLOCK);
-        if (own >= away) until *= earlier;
-        if (own + away < BLOCK) after *= later;
-    }
+    const auto [until, after] = attention::running_products<BLOCK>(g, own);
+    float run = 1;
     to.until[i] = until;
     to.after[i] = after;
     to.worth[i] = after * beta;

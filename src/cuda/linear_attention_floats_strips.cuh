@@ -61,15 +61,7 @@ __device__ __forceinline__ void start_gates(Gates &to, const rl_attention_inputs
         if (!is_finite(g)) g = 1;
         if (!is_finite(beta)) beta = 0;
     }
-    float until = g, after = __shfl_down_sync(ALL, g, 1, BLOCK);
-    if (own == BLOCK - 1) after = 1;
-#pragma unroll
-    for (int away = 1; away < BLOCK; away *= 2) {
-        const float earlier = __shfl_up_sync(ALL, until, away, BLOCK);
-        const float later = __shfl_down_sync(ALL, after, away, BLOCK);
-        if (own >= away) until *= earlier;
-        if (own + away < BLOCK) after *= later;
-    }
+    const auto [until, after] = attention::running_products<BLOCK>(g, own);
     to.gate[i] = g;
     to.beta[i] = beta;
     to.until[i] = until;

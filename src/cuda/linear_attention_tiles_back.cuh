@@ -289,17 +289,7 @@ template <bool PIECES> struct Gradients : BackChunk {
         across *= (float)n.gates.product();
         const float read[2] = {n.read[first], n.read[first + 1]};
         const float given[2] = {n.given[first], n.given[first + 1]};
-        float later = read[0] + read[1], earlier = given[0] + given[1];
-#pragma unroll
-        for (int away = 1; away < 32; away *= 2) {
-            const float below = __shfl_up_sync(ALL, earlier, away), above = __shfl_down_sync(ALL, later, away);
-            if (lane >= away) earlier += below;
-            if (lane + away < 32) later += above;
-        }
-        earlier = __shfl_up_sync(ALL, earlier, 1);
-        later = __shfl_down_sync(ALL, later, 1);
-        if (lane == 0) earlier = 0;
-        if (lane == 31) later = 0;
+        const auto [earlier, later] = attention::sums_around(given[0] + given[1], read[0] + read[1], lane);
         const float flow[2] = {pairs[0] + (read[0] + (read[1] + later)) + earlier + across,
                                pairs[1] + (read[1] + later) + (earlier + given[0]) + across};
         bool good = true;

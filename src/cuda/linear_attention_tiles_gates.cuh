@@ -83,15 +83,7 @@ __device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, con
     }
     to.gate[i] = g;
     to.beta[i] = beta;
-    float until = g, after = __shfl_down_sync(ALL, g, 1, BLOCK);
-    if (own == BLOCK - 1) after = 1;
-#pragma unroll
-    for (int away = 1; away < BLOCK; away *= 2) {
-        const float earlier = __shfl_up_sync(ALL, until, away, BLOCK);
-        const float later = __shfl_down_sync(ALL, after, away, BLOCK);
-        if (own >= away) until *= earlier;
-        if (own + away < BLOCK) after *= later;
-    }
+    const auto [until, after] = attention::running_products<BLOCK>(g, own);
     to.until[i] = until;
     to.after[i] = after;
     to.worth[i] = after * beta;
