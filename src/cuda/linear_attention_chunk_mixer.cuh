@@ -175,6 +175,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().used[used & 1], phase(used));
             if (thread == 0 && !Layout::OVER_V) fill(used + Layout::STAGES);
+            __syncwarp(); /* the engine is told by registers that a warp's threads share */
         }
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
                      (uint32_t)((chunk - first) / Layout::STAGES) & 1);
@@ -203,6 +204,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             barrier_wait(&signals().stored[used & 1], phase(used));
             fill(used + Layout::STAGES);
         }
+        __syncwarp();
     }
     __device__ __forceinline__ void run(int begin, int stop)
     {
@@ -210,6 +212,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         end = stop;
         if (thread == 0)
             for (int ahead = 0; ahead < Layout::STAGES; ahead++) fill(begin + ahead);
+        __syncwarp();
 #pragma unroll 1
         for (int chunk = begin; chunk < stop; chunk++) {
             forget_places();

@@ -136,20 +136,27 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         shared_publish();
         if (Layout::OWN_ROWS == 2) finish_stores();
         meet(); /* these rows are there, and of two those of the chunk before were read */
-        if (thread > 0) return;
-        tile_store(args.to, HeadTileAt{first_value, (int)course.time(chunk), head, (int)course.row}, rows);
-        stores_commit();
+        if (thread == 0) {
+            tile_store(args.to, HeadTileAt{first_value, (int)course.time(chunk), head, (int)course.row}, rows);
+            stores_commit();
+        }
+        __syncwarp(); /* the engine is told by registers that a warp's threads share */
     }
     __device__ __forceinline__ void finish_stores() const
     {
-        if (Layout::COPIES && thread == 0) stores_wait<0>();
+        if (!Layout::COPIES) return;
+        if (thread == 0) stores_wait<0>();
+        __syncwarp();
     }
     /* The place of the chunk before may be filled anew. */
     __device__ __forceinline__ void give_place(int chunk) const
     {
-        if (!Layout::OVER_V || chunk == this->first || thread > 0) return;
-        stores_wait<0>();
-        barrier_arrive(&signals().stored[(chunk - 1) & 1]);
+        if (!Layout::OVER_V || chunk == this->first) return;
+        if (thread == 0) {
+            stores_wait<0>();
+            barrier_arrive(&signals().stored[(chunk - 1) & 1]);
+        }
+        __syncwarp();
     }
     __device__ __forceinline__ void store_rows(const char *rows, const rl_attention_view &to, int64_t lane,
                                                int64_t lanes, int chunk) const

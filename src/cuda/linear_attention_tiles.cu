@@ -117,6 +117,7 @@ struct Sums {
             if (n + SUM_STAGES >= chunks) continue;
             __syncthreads(); /* the tiles are no longer needed */
             if (threadIdx.x == 0) load(n + SUM_STAGES);
+            __syncwarp(); /* the engine is told by registers that a warp's threads share */
         }
     }
 };
@@ -347,6 +348,7 @@ template <bool PIECES> struct Answers {
         if (chunk + STAGES >= chunks) return;
         __syncthreads(); /* the stage is no longer needed */
         if (threadIdx.x == 0) load(chunk + STAGES);
+        __syncwarp();
     }
 };
 

@@ -158,8 +158,14 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 #pragma unroll
         for (int i = 0; i < MineB::COUNT; i++) {
             b.unit[i] = {};
-            if (k < end && i * MineB::NEXT < columns)
+            const int left = k < end ? columns - i * MineB::NEXT : 0;
+            if (left >= MineB::EACH) {
                 b.unit[i] = *(const typename MineB::Unit *)(from_b + i * MineB::NEXT);
+            } else { /* what pads a row is nobody's */
+#pragma unroll
+                for (int j = 0; j < MineB::EACH - 1; j++)
+                    if (j < left) b.unit[i].lane[j] = from_b[i * MineB::NEXT + j];
+            }
         }
 #pragma unroll
         for (int i = 0; i < MineA::COUNT; i++) {

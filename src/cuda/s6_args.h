@@ -101,9 +101,16 @@ typedef struct rl_s6_args {
     bool clamps; /* the limits change some step size that softplus, where it acts, can bring */
     bool steady; /* they make none of them negative or huge */
     double delta_min, delta_max;
-
-    rl_s6_pace x_pace, delta_pace, z_pace, y_pace, B_pace,
-        C_pace; /* of whole work; behind all that a decode step reads */
 } rl_s6_args;
+
+/* Only walks need these: a decode step takes the longer, the more arguments it has. */
+typedef struct rl_s6_paces {
+    rl_s6_pace x, delta, z, y, B, C;
+} rl_s6_paces;
+
+typedef struct rl_s6_walk_args {
+    rl_s6_args scan;
+    rl_s6_paces paces; /* of whole work */
+} rl_s6_walk_args;
 
 #endif

@@ -109,14 +109,14 @@ static rl_s6_pace pace_of(const rl_s6_view *view)
     return (rl_s6_pace){.step = step, .tile = step * RL_S6_STEPS};
 }
 
-static void set_paces(rl_s6_args *args)
+static rl_s6_paces paces_of(const rl_s6_args *args)
 {
-    args->x_pace = pace_of(&args->x);
-    args->delta_pace = pace_of(&args->delta);
-    args->z_pace = pace_of(&args->z);
-    args->y_pace = pace_of(&args->y);
-    args->B_pace = pace_of(&args->B);
-    args->C_pace = pace_of(&args->C);
+    return (rl_s6_paces){.x = pace_of(&args->x),
+                         .delta = pace_of(&args->delta),
+                         .z = pace_of(&args->z),
+                         .y = pace_of(&args->y),
+                         .B = pace_of(&args->B),
+                         .C = pace_of(&args->C)};
 }
 
 static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
@@ -126,7 +126,6 @@ static void cut(rill_context *context, rl_s6_args *args, int64_t groups)
     args->fades = !reproducible && cut_long(args, groups, sms);
     if (!args->fades) cut_usually(args, groups, sms, reproducible);
     args->whole = is_whole(args);
-    if (args->whole) set_paces(args);
     args->tasks = args->sequences * args->chunks * args->blocks;
     args->panels = args->states == 0 ? 1 : (int32_t)rl_s6_ceil(args->states, RL_S6_PANEL);
 }
@@ -178,11 +177,12 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
     rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, args->whole, walk);
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
-    void *arguments[] = {args};
+    rl_s6_walk_args walk_args = {.scan = *args, .paces = paces_of(args)};
+    void *arguments[] = {&walk_args};
     rill_status status = RILL_OK;
     for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {
         int64_t blocks = args->tasks - first < MOST_BLOCKS ? args->tasks - first : MOST_BLOCKS;
-        args->first_task = first;
+        walk_args.scan.first_task = first;
         status = rl_cuda_launch_early(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
                                       "selective_scan: launch");
     }

@@ -173,21 +173,22 @@ constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                   
 
 /* Whether, as far as the thread knows, what came before the task has faded. */
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
-__device__ bool run_roles(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles, bool is_tail)
+__device__ bool run_roles(const rl_s6_walk_args &walk, const Task &task, Tiles<Acc, Shape> &tiles, bool is_tail)
 {
     if (threadIdx.x < PRODUCERS) {
-        Producer<T, U, Acc, Shape, pass, work>(args, task, tiles).run();
+        Producer<T, U, Acc, Shape, pass, work>(walk, task, tiles).run();
         return true;
     }
-    Consumer<T, Acc, Shape, pass, work> consumer(args, task, tiles);
+    Consumer<T, Acc, Shape, pass, work> consumer(walk.scan, task, tiles);
     consumer.run(is_tail);
     return consumer.has_faded();
 }
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
 __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape, pass, work>)
-    scan_kernel(const __grid_constant__ rl_s6_args args)
+    scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
 {
+    const rl_s6_args &args = walk.scan;
     let_later_start();
     await_earlier();
     Tiles<Acc, Shape> &tiles = shared_as<Tiles<Acc, Shape>>();
@@ -197,12 +198,12 @@ __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape, pa
         while (args.fades && tail < task.piece.count && task.tiles > 0) {
             if (!barrier_meet_any_numbered(
                     1, blockDim.x,
-                    !run_roles<T, U, Acc, Shape, pass, work>(args, last_steps(args, task, tail), tiles, true)))
+                    !run_roles<T, U, Acc, Shape, pass, work>(walk, last_steps(args, task, tail), tiles, true)))
                 return;
             tail *= 4;
         }
     }
-    run_roles<T, U, Acc, Shape, pass, work>(args, task, tiles, false);
+    run_roles<T, U, Acc, Shape, pass, work>(walk, task, tiles, false);
 }
 
 template <typename T, typename U, typename Shape, Pass pass> rl_s6_kernel pick_work(bool whole)

@@ -6,10 +6,12 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
     using Base::LANES, Base::OWN, Base::args, Base::task, Base::column, Base::lane, Base::exists, Base::channel;
     using Base::own, Base::h, Base::rate, Base::decays, Base::state_of, Base::load_A;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
+    static constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
 
     Tiles<Acc, Shape> &tiles;
     bool tame; /* A and the states allow the fast order */
+    bool calm; /* so they do in all lanes of the warp */
     double step_sum;
     bool wild;
     bool counts; /* the panel adds to step_sum */
@@ -36,7 +38,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
 
     /* What the fast order holds beside the states, over a tile. */
     struct Walk {
-        Acc before[OWN], local[OWN];
+        Acc before[OWN], local[OWN], deltas;
     };
 
     __device__ void begin(Walk &walk) const
@@ -61,13 +63,18 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         h[k] = fresh ? input : advance(decay, h[k], input);
     }
 
-    /* Σδ of a tile, from the sums of four steps that the producers left; the same in all lanes of a channel. */
-    __device__ Acc add_deltas(const Stage &stage) const
+    /* The lane's share of Σδ of a tile, from the sums of four steps that the producers left. */
+    __device__ Acc share_of_deltas(const Stage &stage) const
     {
-        constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
         Acc sum = 0;
 #pragma unroll
         for (int k = 0; k < SUMS; k += SHARES) sum += tiles.deltas[stage.tile & 1][k + lane % SHARES][column];
+        return sum;
+    }
+
+    /* Σδ, the same in all lanes of a channel. */
+    __device__ static Acc add_shares(Acc sum)
+    {
 #pragma unroll
         for (int other = 1; other < SHARES; other *= 2) sum += __shfl_xor_sync(~0u, sum, 2 * other);
         return sum;
@@ -84,15 +91,27 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
     }
 
     /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
-    __device__ void anchor(const Stage &stage, const Walk &walk)
+    __device__ void anchor(const Walk &walk)
     {
-        const Acc deltas = add_deltas(stage);
+        Acc anchored[OWN], size = 0; /* NaN and infinity stay in the sum */
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            const Acc anchored = fma(power_of_two(rate[k] * deltas), walk.before[k], walk.local[k]);
-            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored;
+            anchored[k] = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
+            size += fabs(anchored[k]);
+            if (pass == FULL) size += fabs(h[k]);
         }
-        if (pass == SUMMARY && counts) step_sum += deltas;
+        if (pass == SUMMARY && counts) step_sum += walk.deltas;
+        note_states();
+        calm = __all_sync(~0u, !exists || (tame && is_finite(size)));
+        if (calm) {
+#pragma unroll
+            for (int k = 0; k < OWN; k++) h[k] = anchored[k];
+            return;
+        }
+#pragma unroll
+        for (int k = 0; k < OWN; k++)
+            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored[k];
+        look_at_states();
     }
 
     __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
@@ -116,6 +135,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
      */
     __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
     {
+        const Acc share = share_of_deltas(stage);
         const TwoSteps<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
         const Acc *row = tiles.bc[parity][0] + lane * 2 * OWN;
         Quad<Acc> *to = &tiles.y[parity][0][lane][slot_of(column)];
@@ -133,6 +153,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
             pairs += STORED / 2 * Shape::CHANNELS;
             row += STORED * 2 * PANEL;
             to += STORED / GROUP * PART;
+            if (part == 0) walk.deltas = add_shares(share); /* here nothing waits for it */
         }
     }
 
@@ -174,20 +195,24 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         }
     }
 
+    /* One order a warp.  What the flags rule out is found so seldom that they are asked last. */
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
         Walk walk;
         begin(walk);
-        if (__all_sync(~0u, tame && !flags)) /* one order a warp */
-            walk_tame(stage, steps, walk);
-        else
-            walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
-        anchor(stage, walk);
-        note_states();
-        Acc size = 0; /* NaN and infinity stay in the sum */
+        const bool was_calm = calm;
+        if (was_calm) walk_tame(stage, steps, walk);
+        if (!was_calm || __any_sync(~0u, flags)) {
+            if (was_calm) {
 #pragma unroll
-        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
-        if (!tame || !is_finite(size)) look_at_states();
+                for (int k = 0; k < OWN; k++) h[k] = walk.before[k];
+                begin(walk);
+            } else {
+                walk.deltas = add_shares(share_of_deltas(stage));
+            }
+            walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
+        }
+        anchor(walk);
     }
 
     /* Whether A and the states allow the fast order. */
@@ -196,6 +221,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         tame = decays;
 #pragma unroll
         for (int k = 0; k < OWN; k++) tame = tame && is_finite(h[k]);
+        calm = __all_sync(~0u, tame || !exists);
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */

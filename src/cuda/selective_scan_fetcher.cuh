@@ -10,6 +10,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     static constexpr bool BUSY = work == WHOLE && Shape::HELD > 0; /* every thread has channels */
 
     const rl_s6_args &args;
+    const rl_s6_paces &paces;
     const Task &task;
     int column, first; /* the thread's first channel of the block, and its first step of a tile */
     int count;         /* of its channels that exist; 0 for a thread that has none */
@@ -33,8 +34,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
         return (E *)view.data + first_row(args, view, task.piece);
     }
 
-    __device__ Fetcher(const rl_s6_args &args, const Task &task)
-        : args(args), task(task), step_size(args), raw_x{}, raw_delta{}, raw_B{}, raw_C{}
+    __device__ Fetcher(const rl_s6_walk_args &walk, const Task &task)
+        : args(walk.scan), paces(walk.paces), task(task), step_size(args), raw_x{}, raw_delta{}, raw_B{}, raw_C{}
     {
         const int across = args.block_channels / ACROSS;
         column = threadIdx.x % across * ACROSS;
@@ -140,14 +141,14 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     {
         const int steps = stage.steps(task);
         if (work == WHOLE || stage.panel == 0) {
-            fetch_steps(raw_x, x, args.x, args.x_pace, steps);
-            fetch_steps(raw_delta, delta, args.delta, args.delta_pace, steps);
+            fetch_steps(raw_x, x, args.x, paces.x, steps);
+            fetch_steps(raw_delta, delta, args.delta, paces.delta, steps);
             if (LOOKS) {
                 if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
                 ahead += STEPS * ahead_step;
             }
         }
-        fetch_states(raw_B, B, args.B, args.B_pace, stage, steps);
-        if (pass == FULL) fetch_states(raw_C, C, args.C, args.C_pace, stage, steps);
+        fetch_states(raw_B, B, args.B, paces.B, stage, steps);
+        if (pass == FULL) fetch_states(raw_C, C, args.C, paces.C, stage, steps);
     }
 };

@@ -13,8 +13,8 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
 
     Tiles<Acc, Shape> &tiles;
 
-    __device__ Producer(const rl_s6_args &args, const Task &task, Tiles<Acc, Shape> &tiles)
-        : Base(args, task), tiles(tiles)
+    __device__ Producer(const rl_s6_walk_args &walk, const Task &task, Tiles<Acc, Shape> &tiles)
+        : Base(walk, task), tiles(tiles)
     {
     }
 
@@ -213,7 +213,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
-        this->fetch_steps(gates, z, args.z, args.z_pace, steps);
+        this->fetch_steps(gates, z, args.z, this->paces.z, steps);
         gate_sums(gates, sum);
     }
 
@@ -243,9 +243,9 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         if constexpr (work == WHOLE) {
             T *to = y;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, args.y_pace.step))
+            for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, this->paces.y.step))
                 if (has(s, steps)) *(Few<T, ACROSS> *)to = out[s];
-            y = Base::after_bytes(y, args.y_pace.tile);
+            y = Base::after_bytes(y, this->paces.y.tile);
         } else {
             T *to = y;
             int64_t step = args.y.step, lane = args.y.lane;

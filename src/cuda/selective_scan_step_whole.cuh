@@ -40,6 +40,17 @@ __device__ inline void decays_of(double delta, const Quad<double> &a, Quad<doubl
     for (int k = 0; k < OWN; k++) decay.lane[k] = exponential(delta * a.lane[k]);
 }
 
+/* In accesses of 16 bytes; the compiler left to itself stores a number at a time. */
+__device__ inline void store_whole(float *to, const Quad<float> &h)
+{
+    *(float4 *)to = make_float4(h.lane[0], h.lane[1], h.lane[2], h.lane[3]);
+}
+__device__ inline void store_whole(double *to, const Quad<double> &h)
+{
+    ((double2 *)to)[0] = make_double2(h.lane[0], h.lane[1]);
+    ((double2 *)to)[1] = make_double2(h.lane[2], h.lane[3]);
+}
+
 /* What a thread holds of its sequences: their states, and the rest of its own one. */
 template <typename T, typename U, typename Acc> struct Held {
     const rl_s6_args &args;
@@ -121,7 +132,7 @@ template <typename T, typename U, typename Acc> struct Held {
             const Acc its_step = __shfl_sync(~0u, step[0], k, LANES), its_input = __shfl_sync(~0u, input, k, LANES);
             if (!own || k >= left) continue;
             part[k] = advance_states(k, its_step, its_input);
-            if (args.h_final.data) *(Quad<Acc> *)(final + k * args.h_final.sequence) = h[k];
+            if (args.h_final.data) store_whole(final + k * args.h_final.sequence, h[k]);
         }
         Acc sum = add_up(part);
         if (lane >= left) return;
