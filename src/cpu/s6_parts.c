@@ -134,6 +134,7 @@ static void hand_on(const rl_s6 *scan)
     rl_parts *p = scan->parts;
     p->right = p->count;
     for (int64_t vector = 0; vector < scan->vectors; vector++) {
+        p->changed[vector * p->most] = false;
         for (int64_t part = 1; part < p->count; part++) {
             char *enter = state_at(p, p->enter, vector, part), *left = state_at(p, p->leave, vector, part - 1);
             const bool changed = memcmp(enter, left, p->state) != 0;

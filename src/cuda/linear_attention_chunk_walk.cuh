@@ -121,6 +121,12 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         char *const rows = stage(chunk) + Layout::V + group * TILE;
         put_rows(rows, Y, d);
         store_rows(rows, args.y, first_value, args.values, chunk);
+        if (Layout::OVER_V) meet(); /* all have read them before the place is given to the next V */
+    }
+    /* The engine takes no tile that begins before the tensor. */
+    __device__ __forceinline__ bool can_copy(int chunk) const
+    {
+        return Layout::COPIES && args.copies_y && course.time(chunk) >= 0;
     }
     /* By the copy engine. */
     __device__ __forceinline__ void store_copied(const float (&Y)[32], const Decays &d, int chunk) const
@@ -284,7 +290,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         hold(S);
         hold(Y);
         if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
-        if (wants_y && args.copies_y && Layout::COPIES)
+        if (wants_y && can_copy(chunk))
             store_copied(Y, d, chunk);
         else if (wants_y && args.stages_y)
             store_staged(Y, d, chunk);

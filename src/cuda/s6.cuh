@@ -198,8 +198,8 @@ template <typename Acc> struct StepSize {
         (*this)(value);
     }
 
-    /* Softplus; the largest value in magnitude. */
-    template <int count> __device__ static float soften(float (&value)[count])
+    /* `usual` where softplus is all there is to do. */
+    template <int count> __device__ static bool usual_soft(float (&value)[count])
     {
         float size = 0;
 #pragma unroll
@@ -207,13 +207,7 @@ template <typename Acc> struct StepSize {
             size = fmaxf(size, fabsf(value[k]));
             value[k] = softplus_of_small(value[k]);
         }
-        return size;
-    }
-
-    /* `usual` where softplus is all there is to do. */
-    template <int count> __device__ static bool usual_soft(float (&value)[count])
-    {
-        return soften(value) <= SMALL;
+        return size <= SMALL;
     }
 
     /* `any` where softplus is all there is to do. */
@@ -229,7 +223,13 @@ template <typename Acc> struct StepSize {
     template <int count> __device__ bool usual(float (&value)[count]) const
     {
         float size = 0, least = 0;
-        if (soft) size = soften(value);
+        if (soft) {
+#pragma unroll
+            for (int k = 0; k < count; k++) {
+                size = fmaxf(size, fabsf(value[k]));
+                value[k] = softplus_of_small(value[k]);
+            }
+        }
         if (clamps) {
 #pragma unroll
             for (int k = 0; k < count; k++) {

@@ -66,10 +66,8 @@ typedef struct rl_s6_state {
  */
 typedef struct rl_s6_args {
     rl_s6_view x, delta, z, y, B, C;
-    bool wide;   /* all of these are */
-    bool whole;  /* nothing is asked of kernels but wide tensors, full blocks of channels, one panel of states that
-                    all exist, and softplus alone; steps of a tile may be missing */
-    bool A_wide; /* A is */
+    bool wide;        /* all of these are */
+    bool A_wide;      /* A is */
     bool states_wide; /* so are B, C, A and the states in the accumulation type, and no four of states is cut short */
     rl_s6_vector D, bias;
     const void *A;
@@ -95,12 +93,15 @@ typedef struct rl_s6_args {
     double *step_sums; /* [sequences, chunks, channels]: the sum of a chunk's step sizes; or minus that of its last
                           steps, where only these were summarised */
     int32_t *wild;     /* [sequences, chunks, channels]: RL_S6_WILD, RL_S6_UNFADED */
-    bool fades;        /* chunks may be summarised by their last steps, behind which what came before has faded */
 
     bool softplus, reverse;
     bool clamps; /* the limits change some step size that softplus, where it acts, can bring */
     bool steady; /* they make none of them negative or huge */
     double delta_min, delta_max;
+
+    bool whole; /* nothing is asked of kernels but wide tensors, full blocks of channels, one panel of states that
+                   all exist, and softplus alone; steps of a tile may be missing */
+    bool fades; /* chunks may be summarised by their last steps, behind which what came before has faded */
 } rl_s6_args;
 
 /* Only walks need these: a decode step takes the longer, the more arguments it has. */

@@ -2,12 +2,15 @@
  */
 #include <math.h>
 
+#include "counts.h"
 #include "device.h"
 #include "s6_kernels.h"
 #include "s6_tuning.h"
 #include "s6_views.h"
 
 static const int64_t MOST_BLOCKS = 1 << 30; /* of a launch */
+
+enum { OF_TWO_BLOCKS = 77 << 10 }; /* bytes of shared memory: no third block joins them on a multiprocessor */
 
 static rl_s6_args resolve(const rl_selective_scan_problem *problem)
 {
@@ -167,7 +170,7 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
     for (int k = 0; k < 4 * 4 * RL_S6_WALKS && error == cudaSuccess; k++) {
         const int kind = k / RL_S6_WALKS;
         rl_s6_kernel kernel = kernel_of(dtypes[kind / 4], kind / 2 % 2, kind % 2, (rl_s6_walk)(k % RL_S6_WALKS));
-        error = rl_cuda_allow(state, kernel.address, kernel.shared);
+        error = rl_cuda_allow(state, kernel.address, rl_most((int64_t)kernel.shared, OF_TWO_BLOCKS));
     }
     return error;
 }
@@ -179,11 +182,13 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     rl_s6_walk_args walk_args = {.scan = *args, .paces = paces_of(args)};
     void *arguments[] = {&walk_args};
+    /* What may fade is cut into chunks for two blocks a multiprocessor: where a third joins, all wait for those. */
+    const size_t shared = args->fades ? (size_t)rl_most((int64_t)kernel.shared, OF_TWO_BLOCKS) : kernel.shared;
     rill_status status = RILL_OK;
     for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {
         int64_t blocks = args->tasks - first < MOST_BLOCKS ? args->tasks - first : MOST_BLOCKS;
         walk_args.scan.first_task = first;
-        status = rl_cuda_launch_early(context, kernel.address, blocks, 1, threads, kernel.shared, arguments,
+        status = rl_cuda_launch_early(context, kernel.address, blocks, 1, threads, shared, arguments,
                                       "selective_scan: launch");
     }
     return status;

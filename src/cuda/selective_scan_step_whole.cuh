@@ -10,6 +10,8 @@
 #ifndef RL_CUDA_SELECTIVE_SCAN_STEP_WHOLE_CUH
 #define RL_CUDA_SELECTIVE_SCAN_STEP_WHOLE_CUH
 
+#include <machine/stores.cuh>
+
 #include "selective_scan_step.cuh"
 
 namespace selective_scan_step
@@ -40,10 +42,10 @@ __device__ inline void decays_of(double delta, const Quad<double> &a, Quad<doubl
     for (int k = 0; k < OWN; k++) decay.lane[k] = exponential(delta * a.lane[k]);
 }
 
-/* In accesses of 16 bytes; the compiler left to itself stores a number at a time. */
+/* In accesses of 16 bytes. */
 __device__ inline void store_whole(float *to, const Quad<float> &h)
 {
-    *(float4 *)to = make_float4(h.lane[0], h.lane[1], h.lane[2], h.lane[3]);
+    store_together(to, h.lane[0], h.lane[1], h.lane[2], h.lane[3]);
 }
 __device__ inline void store_whole(double *to, const Quad<double> &h)
 {

@@ -152,6 +152,8 @@ void store_tile(const CUtensorMap &map, const int *place, int rank, const void *
     tile_bytes(map, rank);
     check_alignment("cp.async.bulk.tensor", from, 128);
     check_alignment("a tensor map", &map, 64);
+    for (int axis : at)
+        if (axis < 0) fail("cp.async.bulk.tensor: a store to a tile that begins at %d", axis);
     store_later([=] { move_tile(map, at.data(), (char *)from, false); });
 }
 

@@ -70,6 +70,7 @@ __device__ inline void tile_load_lasting(void *to, const CUtensorMap &map, TileA
                  : "memory");
 }
 
+/* Of a store, the tile may reach beyond the tensor, but not begin before it. */
 __device__ inline void tile_store(const CUtensorMap &map, TileAt at, const void *from)
 {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
