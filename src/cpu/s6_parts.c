@@ -16,8 +16,7 @@
 enum {
     LEAST_STEPS = 4096, /* of a part, of which some hundreds are usually walked twice */
     MOST_TURNS = 3,
-    CLOSE_MARKS =
-        8 /* the state is kept after each of twice as many tiles, then as many times in twice as many, ... */
+    CLOSE_MARKS = 8 /* states are kept after each of twice as many tiles, then as many in twice as many, ... */
 };
 
 typedef struct rl_parts {

@@ -104,7 +104,7 @@ typedef struct rl_s6_args {
     bool fades; /* chunks may be summarised by their last steps, behind which what came before has faded */
 } rl_s6_args;
 
-/* Only walks need these: a decode step takes the longer, the more arguments it has. */
+/* What walks need besides. */
 typedef struct rl_s6_paces {
     rl_s6_pace x, delta, z, y, B, C;
 } rl_s6_paces;
