@@ -149,6 +149,9 @@ sed 's/"state_size": 16/"state_size": -16/' "$model/config.json" | broken config
 refuses 'state_size is -16' "$program" "$work/broken" --backend cpu
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "$model/config.json" | broken config.json
 refuses 'no tensor lm_head.weight' "$program" "$work/broken" --backend cpu
+sed 's/"use_conv_bias": true/"use_conv_bias": false/' "$model/config.json" | broken config.json
+refuses 'use_conv_bias is false, expected true (there is a tensor backbone.layers.0.mixer.conv1d.bias)' \
+    "$program" "$work/broken" --backend cpu
 for epsilon in 0 -1e-05 1e-60; do
     sed "s/\"layer_norm_epsilon\": [^,}]*/\"layer_norm_epsilon\": $epsilon/" "$model/config.json" | broken config.json
     refuses "layer_norm_epsilon is $epsilon, expected" "$program" "$work/broken" --backend cpu

@@ -39,6 +39,16 @@ static float *vector(const loader *at, const char *part, int64_t size)
     return load(at->on, at->from, name_of(at, part, &room), 1, &size);
 }
 
+/* A bias that the configuration promises, or NULL; a file that has one all the same was made for another one. */
+static float *bias(const loader *at, const char *part, int64_t size, bool is_promised, const char *option)
+{
+    char room[128];
+    if (is_promised) return vector(at, part, size);
+    if (checkpoint_has(at->from, name_of(at, part, &room)))
+        fail("config.json: %s is false, expected true (there is a tensor %s)", option, room);
+    return NULL;
+}
+
 static float *matrix(const loader *at, const char *part, int64_t rows, int64_t columns)
 {
     char room[128];
@@ -74,9 +84,9 @@ static layer load_layer(const loader *at, const config *sizes)
     };
     loaded.B = loaded.down + rank * channels;
     loaded.C = loaded.B + states * channels;
-    if (sizes->has_conv_bias) loaded.conv_bias = vector(at, "mixer.conv1d.bias", channels);
-    if (sizes->has_bias) loaded.in_bias = vector(at, "mixer.in_proj.bias", 2 * channels);
-    if (sizes->has_bias) loaded.out_bias = vector(at, "mixer.out_proj.bias", width);
+    loaded.conv_bias = bias(at, "mixer.conv1d.bias", channels, sizes->has_conv_bias, "use_conv_bias");
+    loaded.in_bias = bias(at, "mixer.in_proj.bias", 2 * channels, sizes->has_bias, "use_bias");
+    loaded.out_bias = bias(at, "mixer.out_proj.bias", width, sizes->has_bias, "use_bias");
     return loaded;
 }
 
