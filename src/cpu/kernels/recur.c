@@ -2,7 +2,7 @@
  * The recurrence: h = exp(δ A) h + δ x B and y = Σ C h over a tile, RL_STATE_BLOCK states at a time in registers.
  * Steps follow each other through h alone; the exponentials of several states and steps overlap.  The product with h
  * is rounded before the sum, as in the plain loop: where the states nearly cancel, errors that agree with the loop's
- * are worth more than smaller ones, and the sum finds an adder that fma would leave idle.
+ * are worth more than smaller ones.  The input's own product goes into the sum unrounded.
  */
 #include "recur.h"
 #include "kernels.h"
@@ -25,8 +25,8 @@ RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int 
     decay_rate rate = {.upper = b->rate[t], .rest = b->rate_rest[t]};
     vreal input = b->input[t], sum = {0};
     for (int i = 0; i < states; i++) {
-        vreal fresh = input * entry(row, i, spread), C = entry(row, states + i, spread);
-        h[i] = decays ? decay_of(rate, A[i], way) * h[i] + fresh : fresh;
+        vreal B = entry(row, i, spread), C = entry(row, states + i, spread);
+        h[i] = decays ? fma_(input, B, decay_of(rate, A[i], way) * h[i]) : input * B;
         sum = i ? fma_(C, h[i], sum) : C * h[i];
     }
     b->y[t] = b->accumulate ? b->y[t] + sum : sum;

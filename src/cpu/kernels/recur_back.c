@@ -1,7 +1,8 @@
 /*
  * The gradients of a tile, RL_STATE_BLOCK states at a time: forward from the state before it, which leaves the decays
- * and states of all its steps in cache, then back over these.  Where the reference adds rounded products to a state
- * or its gradient G, so does this: where they nearly cancel, errors that agree with the loop's are worth more.
+ * and states of all its steps in cache, then back over these.  Products with a state or its gradient G are rounded
+ * before they are added, as in the reference: where sums nearly cancel, errors that agree with the loop's are worth
+ * more.
  */
 #include "recur.h"
 #include "table.h"
@@ -24,13 +25,13 @@ RL_INLINE void recall_step(const block *b, int64_t t, vreal *h, const vreal *A, 
     decay_rate rate = {.upper = ((const vreal *)steps->rate)[t], .rest = ((const vreal *)steps->rate_rest)[t]};
     vreal input = ((const vreal *)steps->input)[t];
     for (int i = 0; i < states; i++) {
-        vreal fresh = input * entry(row, i, spread);
+        const vreal B = entry(row, i, spread);
         if (decays) {
             vreal decay = decay_of(rate, A[i], way);
             b->decays[t * RL_STATE_BLOCK + i] = decay;
-            h[i] = decay * h[i] + fresh;
+            h[i] = fma_(input, B, decay * h[i]);
         } else {
-            h[i] = fresh;
+            h[i] = input * B;
         }
         b->held[(t + 1) * RL_STATE_BLOCK + i] = h[i];
     }
