@@ -7,9 +7,11 @@
 #include <stdint.h>
 
 struct bf16 {
+    static constexpr int DIGITS = 8; /* binary ones of a number */
     uint16_t bits;
 };
 struct f16 {
+    static constexpr int DIGITS = 11;
     uint16_t bits;
 };
 

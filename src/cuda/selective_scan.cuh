@@ -58,7 +58,7 @@ using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
 using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
 
 /* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
-enum Flag { WILD = 1, REPEATS = 2 };
+enum Flag { WILD = 1, REPEATS = 2, SLOW = 4 };
 
 /* What the kernels of whole work need not ask (rl_s6_args.whole). */
 enum Work { ANY, WHOLE };
@@ -92,7 +92,8 @@ template <typename Acc, typename Shape> struct Tiles {
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
     Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2];   /* of a tile: D x, and what earlier panels have of y */
     alignas(8) Acc deltas[2][STEPS / GROUP][Shape::CHANNELS]; /* sums of four step sizes */
-    int flags[4][Shape::CHANNELS];                            /* Flag */
+    alignas(8) Acc slowest[Shape::CHANNELS];
+    int flags[4][Shape::CHANNELS]; /* Flag */
 };
 
 /* The barrier of all threads of the block, whatever their role; bar.sync counts warps, not places in the code. */
@@ -197,7 +198,7 @@ __global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape, pa
         int64_t tail = TAIL;
         while (args.fades && tail < task.piece.count && task.tiles > 0) {
             if (!barrier_meet_any_numbered(
-                    1, blockDim.x,
+                    1, Shape::THREADS,
                     !run_roles<T, U, Acc, Shape, pass, work>(walk, last_steps(args, task, tail), tiles, true)))
                 return;
             tail *= 4;

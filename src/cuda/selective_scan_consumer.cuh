@@ -6,12 +6,10 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
     using Base::LANES, Base::OWN, Base::args, Base::task, Base::column, Base::lane, Base::exists, Base::channel;
     using Base::own, Base::h, Base::rate, Base::decays, Base::state_of, Base::load_A;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
-    static constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
 
     Tiles<Acc, Shape> &tiles;
     bool tame; /* A and the states allow the fast order */
-    bool calm; /* so they do in all lanes of the warp */
     double step_sum;
     bool wild;
     bool counts; /* the panel adds to step_sum */
@@ -38,7 +36,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
 
     /* What the fast order holds beside the states, over a tile. */
     struct Walk {
-        Acc before[OWN], local[OWN], deltas;
+        Acc before[OWN], local[OWN];
     };
 
     __device__ void begin(Walk &walk) const
@@ -63,18 +61,13 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         h[k] = fresh ? input : advance(decay, h[k], input);
     }
 
-    /* The lane's share of Σδ of a tile, from the sums of four steps that the producers left. */
-    __device__ Acc share_of_deltas(const Stage &stage) const
+    /* Σδ of a tile, from the sums of four steps that the producers left; the same in all lanes of a channel. */
+    __device__ Acc add_deltas(const Stage &stage) const
     {
+        constexpr int SUMS = STEPS / GROUP, SHARES = LANES < SUMS ? LANES : SUMS;
         Acc sum = 0;
 #pragma unroll
         for (int k = 0; k < SUMS; k += SHARES) sum += tiles.deltas[stage.tile & 1][k + lane % SHARES][column];
-        return sum;
-    }
-
-    /* Σδ, the same in all lanes of a channel. */
-    __device__ static Acc add_shares(Acc sum)
-    {
 #pragma unroll
         for (int other = 1; other < SHARES; other *= 2) sum += __shfl_xor_sync(~0u, sum, 2 * other);
         return sum;
@@ -90,36 +83,28 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         }
     }
 
-    /* h = exp(A Σδ) h_before + local.  What has overflowed stays as the loop's own order has it. */
-    __device__ void anchor(const Walk &walk)
+    /* h = exp(A Σδ) h_before + local, of slow channels.  What has overflowed stays as the loop's own order has it. */
+    __device__ void anchor(const Stage &stage, bool slow, const Walk &walk)
     {
-        Acc anchored[OWN], size = 0; /* NaN and infinity stay in the sum */
+        const Acc deltas = add_deltas(stage);
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            anchored[k] = fma(power_of_two(rate[k] * walk.deltas), walk.before[k], walk.local[k]);
-            size += fabs(anchored[k]);
-            if (pass == FULL) size += fabs(h[k]);
+            const Acc anchored = fma(power_of_two(rate[k] * deltas), walk.before[k], walk.local[k]);
+            if (tame && slow && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored;
         }
-        if (pass == SUMMARY && counts) step_sum += walk.deltas;
-        note_states();
-        calm = __all_sync(~0u, !exists || (tame && is_finite(size)));
-        if (calm) {
-#pragma unroll
-            for (int k = 0; k < OWN; k++) h[k] = anchored[k];
-            return;
-        }
-#pragma unroll
-        for (int k = 0; k < OWN; k++)
-            if (tame && (pass == SUMMARY || is_finite(h[k]))) h[k] = anchored[k];
-        look_at_states();
+        if (pass == SUMMARY && counts) step_sum += deltas;
     }
 
-    __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
+    template <bool anchored> __device__ void step_tame(const Pair<Acc> &pair, const Acc *row, Walk &walk, Acc &sum)
     {
         const States<Acc, pass == FULL ? 2 *OWN : OWN> bc = *(const decltype(bc) *)row;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * bc.state[k]);
+            const Acc decay = rough_decay(pair.delta, rate[k]), input = pair.input * bc.state[k];
+            if (anchored)
+                step_fast(walk, k, decay, input);
+            else
+                h[k] = fma(decay, h[k], input);
             if (pass == FULL) sum = fma(bc.state[OWN + k], h[k], sum);
         }
     }
@@ -132,10 +117,13 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
      *
      * It would also add up where the same step size comes again and again, since the same decay then has the same
      * error.  So walk_mixed takes the tiles of which the producers note that (note_repeats).
+     *
+     * Where states soon fade, their errors do.  The second recurrence is left out of tiles of which the producers do
+     * not say that a channel is slow (put_sums), and a channel that is not keeps its states in the tiles of others
+     * that are.
      */
-    __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
+    template <bool anchored> __device__ void walk_tame(const Stage &stage, int steps, Walk &walk)
     {
-        const Acc share = share_of_deltas(stage);
         const TwoSteps<Acc> *pairs = &tiles.step[stage.tile & 1][0][column];
         const Acc *row = tiles.bc[parity][0] + lane * 2 * OWN;
         Quad<Acc> *to = &tiles.y[parity][0][lane][slot_of(column)];
@@ -145,15 +133,14 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
 #pragma unroll
             for (int s = 0; s < STORED; s += 2) {
                 const TwoSteps<Acc> two = pairs[s / 2 * Shape::CHANNELS];
-                step_tame(two.pair[0], row + s * 2 * PANEL, walk, sum[s]);
-                step_tame(two.pair[1], row + (s + 1) * 2 * PANEL, walk, sum[s + 1]);
+                step_tame<anchored>(two.pair[0], row + s * 2 * PANEL, walk, sum[s]);
+                step_tame<anchored>(two.pair[1], row + (s + 1) * 2 * PANEL, walk, sum[s + 1]);
             }
 #pragma unroll
             for (int s = 0; s < STORED && pass == FULL; s += GROUP) put(to + s / GROUP * PART, sum + s);
             pairs += STORED / 2 * Shape::CHANNELS;
             row += STORED * 2 * PANEL;
             to += STORED / GROUP * PART;
-            if (part == 0) walk.deltas = add_shares(share); /* here nothing waits for it */
         }
     }
 
@@ -195,24 +182,24 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         }
     }
 
-    /* One order a warp.  What the flags rule out is found so seldom that they are asked last. */
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
         Walk walk;
-        begin(walk);
-        const bool was_calm = calm;
-        if (was_calm) walk_tame(stage, steps, walk);
-        if (!was_calm || __any_sync(~0u, flags)) {
-            if (was_calm) {
-#pragma unroll
-                for (int k = 0; k < OWN; k++) h[k] = walk.before[k];
-                begin(walk);
-            } else {
-                walk.deltas = add_shares(share_of_deltas(stage));
-            }
-            walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
+        if (pass == FULL && __all_sync(~0u, tame && !flags)) { /* one order a warp */
+            walk_tame<false>(stage, steps, walk);
+        } else {
+            begin(walk);
+            if (__all_sync(~0u, tame && !(flags & ~SLOW)))
+                walk_tame<true>(stage, steps, walk);
+            else
+                walk_mixed(stage, steps, flags & REPEATS, fresh, walk);
+            anchor(stage, pass == SUMMARY || flags & SLOW, walk);
         }
-        anchor(walk);
+        note_states();
+        Acc size = 0; /* NaN and infinity stay in the sum */
+#pragma unroll
+        for (int k = 0; k < OWN; k++) size += fabs(h[k]);
+        if (!tame || !is_finite(size)) look_at_states();
     }
 
     /* Whether A and the states allow the fast order. */
@@ -221,7 +208,6 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         tame = decays;
 #pragma unroll
         for (int k = 0; k < OWN; k++) tame = tame && is_finite(h[k]);
-        calm = __all_sync(~0u, tame || !exists);
     }
 
     /* The loop's own order with accurate exponentials, for double and for a few steps. */
@@ -258,7 +244,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         const bool no_state = pass == SUMMARY || (task.piece.starts && !args.h_init.data);
         const bool fresh = no_state && stage.tile == 0;
         counts = stage.panel == 0;
-        const int flags = tiles.flags[stage.tile % 4][column];
+        const int flags = exists ? tiles.flags[stage.tile % 4][column] : 0;
         if (pass == SUMMARY && (flags & WILD)) wild = true;
         if constexpr (sizeof(Acc) == 4) {
             if (steps >= LEAST_FAST) {
@@ -302,9 +288,22 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
         if (!right) args.wild[at] = RL_S6_UNFADED;
     }
 
+    /* For the producers: the channel's slowest rate, or 0, where errors of rough decays last in any case. */
+    __device__ void put_slowest(bool resident)
+    {
+        Acc slowest = resident ? -Limits<Acc>::top : Acc(0);
+#pragma unroll
+        for (int k = 0; k < OWN; k++)
+            if (resident && k < own) slowest = fmax(slowest, rate[k]);
+#pragma unroll
+        for (int other = 1; other < LANES; other *= 2)
+            slowest = fmax(slowest, __shfl_xor_sync(~0u, slowest, 2 * other));
+        if (lane == 0) tiles.slowest[column] = slowest;
+    }
+
     __device__ void run(bool is_tail)
     {
-        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
+        const int panels = work == WHOLE ? 1 : args.panels, threads = work == WHOLE ? Shape::THREADS : blockDim.x;
         const bool resident = panels == 1; /* all states stay in registers from tile to tile */
         if (task.tiles == 0 && task.piece.empty && task.piece.starts && pass == FULL) this->hand_on();
         if (task.tiles == 0 && pass == SUMMARY) {
@@ -320,6 +319,7 @@ struct Consumer : OwnStates<Acc, Shape, pass, work> {
             this->load_states(0, true);
             look_at_states();
         }
+        if (pass == FULL) put_slowest(resident && task.tiles > 0);
         block_barrier(threads); /* flags are clear, and the task before has left the tiles */
         block_barrier(threads); /* stage 0 is prepared */
         parity = 0;

@@ -21,8 +21,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     const U *delta, *B, *C;
     const T *z; /* of the next tile to write */
     T *y;
-    const char *ahead; /* where a later tile's row of x, delta, B or C begins, a row for each thread */
-    int64_t ahead_step;
+    const char *ahead;  /* where a later tile's row of x, delta, B or C begins, a row for each thread */
+    int32_t ahead_pace; /* bytes from tile to tile */
     StepSize<Acc> step_size;
     Few<T, ACROSS> raw_x[GROUP];
     Few<U, ACROSS> raw_delta[GROUP];
@@ -73,9 +73,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
                                  : tensor == 2 || pass == SUMMARY ? args.B
                                                                   : args.C;
         const int64_t at = tensor < 2 ? task.channel * view.lane : task.group * view.group;
-        ahead_step = view.step * size;
-        ahead = (const char *)view.data + (first_row(args, view, task.piece) + at) * size +
-                (threadIdx.x % STEPS + AHEAD * STEPS) * ahead_step;
+        const int64_t row = view.step * size, pace = STEPS * row;
+        ahead_pace = pace == (int32_t)pace ? (int32_t)pace : 0; /* from afar nothing is brought near */
+        ahead = (const char *)view.data + (first_row(args, view, task.piece) + at) * size;
+        if (ahead_pace != 0) ahead += (threadIdx.x % STEPS + AHEAD * STEPS) * row;
     }
 
     template <typename E> __device__ static E *after_bytes(E *place, int64_t bytes)
@@ -145,7 +146,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
             fetch_steps(raw_delta, delta, args.delta, paces.delta, steps);
             if (LOOKS) {
                 if (stage.tile + AHEAD + 1 < task.tiles) bring_near(ahead);
-                ahead += STEPS * ahead_step;
+                ahead += ahead_pace;
             }
         }
         fetch_states(raw_B, B, args.B, paces.B, stage, steps);

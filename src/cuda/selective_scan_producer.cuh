@@ -7,6 +7,13 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     using Base::count, Base::whole, Base::skips, Base::bias, Base::skip, Base::x, Base::delta, Base::z, Base::y;
     using Base::step_size, Base::raw_x, Base::raw_delta, Base::raw_B, Base::raw_C, Base::has;
 
+    /*
+     * Binary digits that four steps must take off a channel's slowest state for it not to be slow.  So many that
+     * errors of rough decays last some 60 steps at most, where an anchor would let them last 32; or, as 16 bits do
+     * not show more, 1500.
+     */
+    static constexpr Acc LASTING = (sizeof(T) > 2 ? Acc(0.75) : Acc(LASTING_16)) * GROUP / STEPS;
+
     struct alignas(Shape::ACROSS * sizeof(Acc)) Sums {
         Acc sum[ACROSS];
     };
@@ -23,6 +30,33 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     {
 #pragma unroll
         for (int k = 0; k < HELD; k++) step[k] = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
+    }
+
+    /* What softplus_rough takes. */
+    __device__ Acc power_of(int k) const
+    {
+        return fma((Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)), LOG2_E, LOG2_E * bias[k % ACROSS]);
+    }
+
+    /* Step sizes where softplus is all there is to do, and results have 16 bits; false where they are of no use. */
+    __device__ bool size_steps_roughly(Acc (&step)[HELD]) const
+    {
+        Acc size = 0;
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            const Acc power = power_of(k);
+            size = fmaxf(size, fabsf(power));
+            step[k] = softplus_rough(power);
+        }
+        if (size <= REACH<T>) return true;
+        size = 0;
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+            const Acc value = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
+            if (fabsf(power_of(k)) > REACH<T>) step[k] = softplus_of_small(value);
+            size = fmaxf(size, fabsf(value));
+        }
+        return size <= SMALL;
     }
 
     __device__ Acc value_of(int k) const
@@ -50,7 +84,13 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         }
     }
 
-    /* Their sums, channel by channel. */
+    /* Tells the consumers of a channel's tile. */
+    __device__ void note(const Stage &stage, int c, Flag flag)
+    {
+        atomicOr(&tiles.flags[stage.tile % 4][hidden(column)] + c, flag); /* else columns take registers all along */
+    }
+
+    /* Their sums, channel by channel, and whether the channel is slow. */
     __device__ void put_sums(const Stage &stage, const Acc (&step)[HELD])
     {
         Sums sums;
@@ -58,12 +98,18 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         for (int c = 0; c < ACROSS; c++)
             sums.sum[c] = (step[c] + step[ACROSS + c]) + (step[2 * ACROSS + c] + step[3 * ACROSS + c]);
         *(Sums *)&tiles.deltas[stage.tile & 1][first / GROUP][column] = sums;
+        if constexpr (pass == FULL && sizeof(Acc) == 4) {
+            const Sums slowest = *(const Sums *)&tiles.slowest[column];
+#pragma unroll
+            for (int c = 0; c < ACROSS; c++)
+                if (!(sums.sum[c] * slowest.sum[c] <= -LASTING)) note(stage, c, SLOW);
+        }
     }
 
     /* What the thread put down as the step size of one of its own. */
     __device__ Acc delta_of(const Stage &stage, int step, int c) const
     {
-        return tiles.step[stage.tile & 1][(first + step) / 2][column + c].pair[step % 2].delta;
+        return (&tiles.step[stage.tile & 1][(first + step) / 2][column])[c].pair[step % 2].delta;
     }
 
     /* δ and δx of the thread's steps of a tile.  Whether all inputs are of the usual size. */
@@ -78,7 +124,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
                 const TwoSteps<Acc> out = {
                     {{step[k], step[k] * value_of(k)}, {step[later], step[later] * value_of(later)}}};
                 size += fabs(out.pair[0].input) + fabs(out.pair[1].input);
-                tiles.step[stage.tile & 1][(first + s) / 2][column + c] = out;
+                (&tiles.step[stage.tile & 1][(first + s) / 2][column])[c] = out;
             }
         }
         return size <= Limits<Acc>::tame;
@@ -87,7 +133,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     /* Where a channel's four steps of y are begun.  Nobody else comes here. */
     __device__ Quad<Acc> &begun_of(const Stage &stage, int c) const
     {
-        return tiles.begun[stage.tile & 1][first / GROUP][slot_of(column + c)];
+        return tiles.begun[stage.tile & 1][first / GROUP][slot_of(column) ^ c];
     }
 
     __device__ void put_skips(const Stage &stage)
@@ -98,6 +144,16 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
 #pragma unroll
             for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * value_of(s * ACROSS + c);
             begun_of(stage, c) = begun;
+        }
+    }
+
+    /* The same bits as from the usual way for whatever that would take. */
+    __device__ void any_soft(Acc &step, Acc raw, Acc more) const
+    {
+        step_size.any_soft(step);
+        if constexpr (sizeof(T) == 2) {
+            const Acc power = fma(raw, LOG2_E, LOG2_E * more);
+            if (fabsf(power) <= REACH<T>) step = softplus_rough(power);
         }
     }
 
@@ -115,41 +171,42 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
             if (first + s < steps && c < count) {
                 const int64_t back = STEPS - s;
                 const Acc raw = widen(delta[c * args.delta.lane - back * args.delta.step]);
-                step[0] = raw + (c == 0 ? bias[0] : bias[ACROSS - 1]);
+                const Acc more = c == 0 ? bias[0] : bias[ACROSS - 1];
+                step[0] = raw + more;
                 value = widen(x[c * args.x.lane - back * args.x.step]);
                 if constexpr (work == WHOLE)
-                    step_size.any_soft(step[0]);
+                    any_soft(step[0], raw, more);
                 else
                     step_size.any(step);
             }
             const Pair<Acc> pair = {step[0], step[0] * value};
-            tiles.step[stage.tile & 1][(first + s) / 2][column + c].pair[s % 2] = pair;
-            int flags = is_tame(pair.delta, pair.input) ? 0 : WILD;
-            if (sizeof(T) == 4 && s > 0 && step[0] != 0 && delta_of(stage, s - 1, c) == step[0]) flags |= REPEATS;
-            if (flags) atomicOr(&tiles.flags[stage.tile % 4][column + c], flags);
+            (&tiles.step[stage.tile & 1][(first + s) / 2][column])[c].pair[s % 2] = pair;
+            if (!is_tame(pair.delta, pair.input)) note(stage, c, WILD);
         }
         Acc step[HELD];
 #pragma unroll
         for (int k = 0; k < HELD; k++) step[k] = delta_of(stage, k / ACROSS, k % ACROSS);
         put_sums(stage, step);
+        if (sizeof(T) == 4) note_repeats(stage, step);
     }
 
     /*
-     * Notes for the consumers where a step size of float32 data equals that of the step before (16-bit results do not
-     * show what comes of it).  A step is compared within the thread's four only.  Where it is 0 its decay is 1 in any
-     * case.
+     * Notes for the consumers where the thread's four step sizes of a channel of float32 data are one (16-bit results
+     * do not show what comes of it).  Where that is 0 its decay is 1 in any case.
      */
     __device__ void note_repeats(const Stage &stage, const Acc (&step)[HELD])
     {
+        constexpr int LAST = HELD - ACROSS;
         bool any = false;
 #pragma unroll
-        for (int k = ACROSS; k < HELD; k++) any = any || step[k] == step[k - ACROSS];
+        for (int c = 0; c < ACROSS; c++) any = any || step[c] == step[LAST + c];
         if (!any) return;
-#pragma unroll 1
-        for (int k = ACROSS; k < HELD; k++) {
-            const Acc delta = delta_of(stage, k / ACROSS, k % ACROSS);
-            if (delta != 0 && delta == delta_of(stage, k / ACROSS - 1, k % ACROSS))
-                atomicOr(&tiles.flags[stage.tile % 4][column + k % ACROSS], REPEATS);
+#pragma unroll
+        for (int c = 0; c < ACROSS; c++) {
+            bool same = step[c] != 0;
+#pragma unroll
+            for (int k = ACROSS; k < HELD; k += ACROSS) same = same && step[c] == step[k + c];
+            if (same) note(stage, c, REPEATS);
         }
     }
 
@@ -159,8 +216,12 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         bool usual = false;
         if constexpr (sizeof(Acc) == 4) {
             Acc step[HELD];
-            size_steps(step);
-            usual = work == WHOLE ? step_size.usual_soft(step) : step_size.usual(step);
+            if constexpr (sizeof(T) == 2 && work == WHOLE) {
+                usual = size_steps_roughly(step);
+            } else {
+                size_steps(step);
+                usual = work == WHOLE ? step_size.usual_soft(step) : step_size.usual(step);
+            }
             if (is_part(stage)) leave_out(stage, step);
             usual = put_pairs(stage, step) && usual;
             put_sums(stage, step);
@@ -202,7 +263,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     __device__ Quad<Acc> add_up(const Stage &stage, int parity, int c) const
     {
         const auto &part = tiles.y[parity][first / GROUP];
-        const int slot = slot_of(column + c);
+        const int slot = slot_of(column) ^ c;
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
         for (int lane = 1; lane < LANES; lane++) add_to(sum, part[lane][slot]);
@@ -286,7 +347,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
      */
     __device__ void run()
     {
-        const int panels = work == WHOLE ? 1 : args.panels, threads = blockDim.x;
+        const int panels = work == WHOLE ? 1 : args.panels, threads = work == WHOLE ? Shape::THREADS : blockDim.x;
         Stage behind, next, after;
         int parity = 1; /* of stages `next` and `behind` */
 #pragma unroll 1

@@ -98,6 +98,14 @@ __device__ inline float exp2_rough(float value)
     return result;
 }
 
+/* log2(value) on the special function unit: within 2^-22, in [1/2, 2] absolutely. */
+__device__ inline float log2_rough(float value)
+{
+    float result;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
+}
+
 __device__ inline float reciprocal_rough(float value)
 {
     float result;

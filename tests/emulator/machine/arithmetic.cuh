@@ -56,6 +56,10 @@ inline float exp2_rough(float value)
 {
     return flushed(exp2f(flushed(value)));
 }
+inline float log2_rough(float value)
+{
+    return log2f(flushed(value));
+}
 inline float reciprocal_rough(float value)
 {
     return flushed(1 / flushed(value));
