@@ -23,10 +23,10 @@ template <typename Way> struct Group {
     }
 
     /* The units' registers are left alone while they work: else the compiler has one product wait for the other. */
-    __device__ void multiply_chunk(float (&sum)[COLUMNS / 2], int slot, bool adds)
+    __device__ void multiply_chunk(float (&sum)[COLUMNS / 2], float (&down)[2], int slot, bool adds)
     {
         uint32_t words[2 * Way::A_PARTS][4];
-        feed.template take<Way::A_PARTS>(words);
+        feed.template take<Way::A_PARTS>(words, down);
         feed.fetch();
         hold(sum);
         hold(words);
@@ -40,15 +40,16 @@ template <typename Way> struct Group {
 
     __device__ void add_chunk(int64_t chunk, int slot)
     {
+        float down[2];
         if constexpr (Way::ROUNDS) {
             float sum[COLUMNS / 2];
 #pragma unroll
             for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
-            multiply_chunk(sum, slot, false);
+            multiply_chunk(sum, down, slot, false);
 #pragma unroll
-            for (int i = 0; i < COLUMNS / 2; i++) total[i] += sum[i];
+            for (int i = 0; i < COLUMNS / 2; i++) total[i] = fmaf(sum[i], down[i / 2 % 2], total[i]);
         } else {
-            multiply_chunk(total, slot, chunk > 0);
+            multiply_chunk(total, down, slot, chunk > 0);
         }
     }
 
@@ -144,8 +145,19 @@ template <typename Way> struct Group {
         }
     }
 
-    __device__ void store() const
+    /* Back from the columns' scales. */
+    __device__ void scale_down()
     {
+        const float *const down = Split<Way>::scales() + COLUMNS + feed.lane % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i += 4)
+#pragma unroll
+            for (int j = 0; j < 4; j++) total[i + j] *= down[i * 2 + j % 2];
+    }
+
+    __device__ void store()
+    {
+        if constexpr (Way::SCALES) scale_down();
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int64_t row = feed.row_of(row0, half);
@@ -157,12 +169,30 @@ template <typename Way> struct Group {
         }
     }
 
+    static constexpr int TOGETHER = 4; /* chunks of b on their way at a time */
+
+    __device__ void find_scales() const
+    {
+        float most[Split<Way>::ITEMS] = {};
+        for (int64_t first = 0; first < feed.chunks; first += TOGETHER) {
+            Split<Way> split[TOGETHER];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+                if (first + i < feed.chunks) split[i].fetch(p, column0, first + i);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++)
+                if (first + i < feed.chunks) split[i].measure(most);
+        }
+        Split<Way>::put_scales(most);
+        __syncwarp(); /* the scales of the warp's own lines, but for their way back, are there */
+    }
+
     /* The first chunks of b: all that there are, or half of the slots. */
     __device__ bool begin_slots() const
     {
-        constexpr int TOGETHER = 4; /* on their way at a time */
         const bool kept = feed.chunks <= SLOTS;
         const int chunks = kept ? (int)feed.chunks : HALF;
+        if constexpr (Way::SCALES) find_scales();
         for (int first = 0; first < chunks; first += TOGETHER) {
             Split<Way> split[TOGETHER];
 #pragma unroll
@@ -235,8 +265,8 @@ template <typename Way> rl_product_kernel_of pick(int64_t inner)
 {
     constexpr int SLOT = Way::COLUMNS * LINE * Way::B_PARTS;
     const int64_t chunks = (inner + CHUNK - 1) / CHUNK, slots = chunks < PLANES / SLOT ? chunks : PLANES / SLOT;
-    return {kernel_address<parts_kernel<Way>>(), (int32_t)(FEED + slots * SLOT), Way::THREADS, Way::ROWS,
-            Way::COLUMNS};
+    return {kernel_address<parts_kernel<Way>>(), (int32_t)(FEED + Way::SCALE_BYTES + slots * SLOT), Way::THREADS,
+            Way::ROWS, Way::COLUMNS};
 }
 
 } // namespace
@@ -246,7 +276,7 @@ rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner)
     constexpr int GROUPS = RL_PARTS_GROUPS, COLUMNS = RL_PARTS_NARROW;
     switch (way) {
     case RL_PARTS_EXACT:
-        return pick<Way<float, 3, 3, GROUPS, COLUMNS>>(inner);
+        return pick<Way<float, 2, 2, GROUPS, COLUMNS, F16>>(inner);
     case RL_PARTS_ROUGH:
         return pick<Way<float, 2, 2, GROUPS, COLUMNS>>(inner);
     case RL_PARTS_ROUGH_BF16:

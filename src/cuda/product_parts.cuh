@@ -52,8 +52,11 @@ template <typename Type, int A_COUNT, int B_COUNT, int GROUP_COUNT, int COLUMN_C
     using T = Type;
     static constexpr int A_PARTS = A_COUNT, B_PARTS = B_COUNT, ORDERS = A_COUNT > B_COUNT ? A_COUNT : B_COUNT;
     static constexpr int GROUPS = GROUP_COUNT, THREADS = GROUPS * 128, ROWS = GROUPS * TILE, COLUMNS = COLUMN_COUNT;
-    static constexpr bool ROUNDS = A_PARTS == 3; /* what is added up of a chunk */
     static constexpr Number NUMBER = KIND;
+    static constexpr bool SCALES = KIND == F16 && sizeof(T) == 4;
+    static constexpr bool ROUNDS = SCALES;                /* what is added up of a chunk */
+    static constexpr int SCALE_BYTES = SCALES ? 2048 : 0; /* of b's columns, in front of the planes */
+    static_assert(!SCALES || COLUMNS * 2 * sizeof(float) <= SCALE_BYTES, "a scale up and down of each column");
 };
 
 /* Neighbours along k that a thread has: 16 bytes; and where its i-th k is in a chunk, for the first of four threads.
@@ -72,6 +75,24 @@ template <int COUNT> __device__ inline void split(float low, float high, uint32_
         low -= __uint_as_float(part[i] << 16);
         high -= __uint_as_float(part[i] & 0xffff0000u);
     }
+}
+
+/* Powers of two that bring the largest of some numbers near 2^14, and back.  Not the very small: they may lose bits.
+ */
+struct Scale {
+    float up, down;
+};
+__device__ inline Scale scale_of(float most)
+{
+    const uint32_t exponent = max(__float_as_uint(most) >> 23, 15u);
+    return {__uint_as_float((268 - exponent) << 23), __uint_as_float((exponent - 14) << 23)};
+}
+
+/* Two float16 of each, beside each other: of a number below 2^15 all but its last bit. */
+__device__ inline void split_halves(float low, float high, uint32_t (&part)[2])
+{
+    part[0] = pack_halves(low, high);
+    part[1] = pack_halves(low - half_to_float((uint16_t)part[0]), high - half_to_float((uint16_t)(part[0] >> 16)));
 }
 
 __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_rows &rows, int64_t row)
@@ -178,8 +199,21 @@ template <typename Way> struct Feed {
             }
     }
 
-    /* The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]. */
-    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4])
+    /* Of the chunk's part of a row, which four threads have. */
+    __device__ static Scale scale_row(const T (&value)[COUNT], int half)
+    {
+        float most = 0;
+#pragma unroll
+        for (int i = 0; i < MINE; i++) most = fmaxf(most, fabsf(widen(value[index_of(half, i)])));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        return scale_of(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
+    }
+
+    /*
+     * The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]; and what the
+     * products of each half are to be multiplied with.
+     */
+    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4], float (&down)[2])
     {
         T value[COUNT];
         wait_copies<STAGES - 1>();
@@ -191,6 +225,12 @@ template <typename Way> struct Feed {
 #pragma unroll
             for (int j = 0; j < PER_UNIT; j++) value[i + j] = line.value[j];
         }
+        Scale scale[2] = {};
+#pragma unroll
+        for (int row = 0; Way::SCALES && row < 2; row++) {
+            scale[row] = scale_row(value, row);
+            down[row] = scale[row].down;
+        }
 #pragma unroll
         for (int word = 0; word < 8; word++) {
             const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
@@ -199,7 +239,10 @@ template <typename Way> struct Feed {
                 of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
             } else {
                 uint32_t part[PARTS];
-                split(widen(low), widen(high), part);
+                if constexpr (Way::SCALES)
+                    split_halves(widen(low) * scale[row].up, widen(high) * scale[row].up, part);
+                else
+                    split(widen(low), widen(high), part);
 #pragma unroll
                 for (int i = 0; i < PARTS; i++) of[s * PARTS + i][row + 2 * half] = part[i];
             }
@@ -284,19 +327,49 @@ template <typename Way> struct Split {
         }
     }
 
+    /* Of columns as lines have them: scales up, and behind them down. */
+    __device__ static float *scales()
+    {
+        return (float *)(dynamic_shared + FEED);
+    }
+
+    /* The largest of each column so far. */
+    __device__ void measure(float (&most)[ITEMS]) const
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++)
+#pragma unroll
+            for (int i = 0; i < MINE; i++) most[item] = fmaxf(most[item], fabsf(value[item][i]));
+    }
+    __device__ static void put_scales(const float (&most)[ITEMS])
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            const float two = fmaxf(most[item], __shfl_xor_sync(~0u, most[item], 1));
+            const Scale scale = scale_of(fmaxf(two, __shfl_xor_sync(~0u, two, 2)));
+            const int line = line_of(item);
+            if (line >= Way::COLUMNS || threadIdx.x % 4 != 0) continue;
+            scales()[line] = scale.up;
+            scales()[Way::COLUMNS + line] = scale.down;
+        }
+    }
+
     __device__ void put(int slot) const
     {
 #pragma unroll
         for (int item = 0; item < ITEMS; item++) {
             const int line = line_of(item);
             if (line >= Way::COLUMNS) continue;
-            unsigned char *to =
-                dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE) + line * LINE + threadIdx.x % 4 * 4;
+            unsigned char *to = dynamic_shared + FEED + Way::SCALE_BYTES + slot * (Way::B_PARTS * PLANE) +
+                                line * LINE + threadIdx.x % 4 * 4;
+            const float up = Way::SCALES ? scales()[line] : 1;
 #pragma unroll
             for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
                 const float low = value[item][2 * unit], high = value[item][2 * unit + 1];
                 uint32_t part[Way::B_PARTS];
-                if constexpr (Way::NUMBER == F16)
+                if constexpr (Way::SCALES)
+                    split_halves(low * up, high * up, part);
+                else if constexpr (Way::NUMBER == F16)
                     part[0] = float_to_half(low) | (uint32_t)float_to_half(high) << 16;
                 else
                     split(low, high, part);
@@ -314,7 +387,7 @@ __device__ inline void multiply(float (&sum)[Way::COLUMNS / 2], const uint32_t (
                                 int slot, bool adds)
 {
     constexpr int PLANE = Way::COLUMNS * LINE;
-    const unsigned char *planes = dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE);
+    const unsigned char *planes = dynamic_shared + FEED + Way::SCALE_BYTES + slot * (Way::B_PARTS * PLANE);
 #pragma unroll
     for (int order = Way::ORDERS - 1; order >= 0; order--)
 #pragma unroll
