@@ -147,7 +147,7 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
         return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
                                     RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
     }
-    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner, p.columns);
     p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
     p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
@@ -238,8 +238,9 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++) {
-        const rl_product_kernel_of kernel = rl_product_parts_kernel((rl_parts_way)way, INT32_MAX);
+    for (int k = 0; k < 2 * RL_PARTS_WAYS && error == cudaSuccess; k++) {
+        const rl_product_kernel_of kernel =
+            rl_product_parts_kernel((rl_parts_way)(k / 2), INT32_MAX, RL_PARTS_SLIM + k % 2);
         error = rl_cuda_allow(state, kernel.address, (size_t)kernel.shared);
     }
     for (int k = 0; k < 12 && error == cudaSuccess; k++) {

@@ -9,14 +9,17 @@ using namespace product_parts;
 namespace
 {
 
+constexpr int LINE_FLOATS = 32; /* of a line of the L2 cache */
+
 template <typename Way> struct Group {
     using T = typename Way::T;
-    static constexpr int COLUMNS = Way::COLUMNS, SLOTS = PLANES / (COLUMNS * LINE * Way::B_PARTS), HALF = SLOTS / 2;
+    static constexpr int COLUMNS = Way::COLUMNS, SLOTS = Way::SLOTS, HALF = SLOTS / 2;
 
     const rl_product_args &p;
     Feed<Way> feed;
     int64_t row0, column0;
     float total[COLUMNS / 2];
+    float most[Way::SCALES ? 2 : 1]; /* of a tile's scales down */
 
     __device__ explicit Group(const rl_product_args &p) : p(p), feed(p)
     {
@@ -48,6 +51,7 @@ template <typename Way> struct Group {
             multiply_chunk(sum, down, slot, false);
 #pragma unroll
             for (int i = 0; i < COLUMNS / 2; i++) total[i] = fmaf(sum[i], down[i / 2 % 2], total[i]);
+            for (int half = 0; half < 2; half++) most[half] = fmaxf(most[half], down[half]);
         } else {
             multiply_chunk(total, down, slot, chunk > 0);
         }
@@ -59,7 +63,7 @@ template <typename Way> struct Group {
         const T *const row = feed.seek(row0, half);
         float sum = 0;
         const rl_product_weight &weight = weight_of(p, column);
-#pragma unroll 1
+#pragma unroll 4
         for (int64_t k = 0; k < p.inner; k++)
             sum = fmaf(widen(row[k * p.a.lane]),
                        load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
@@ -75,6 +79,18 @@ template <typename Way> struct Group {
     {
         if (p.add.data) value += ((const float *)p.add.data)[offset_of(p, p.add, row) + column * p.add.lane];
         store_any(p.out.data, p.out.dtype, offset_of(p, p.out, row) + column * p.out.lane, value);
+    }
+
+    /* Brings what will be added to the tile into the L2 cache. */
+    __device__ void look_ahead() const
+    {
+        const int64_t column = column0 + feed.lane % 4 * LINE_FLOATS;
+        if (!p.add.wide || feed.lane % 4 * LINE_FLOATS >= COLUMNS || column >= p.columns) return;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int64_t row = feed.row_of(row0, half);
+            if (row < p.rows) fetch_ahead((const float *)p.add.data + offset_of(p, p.add, row) + column);
+        }
     }
 
     __device__ Quad<float> four_of(int i) const
@@ -109,7 +125,7 @@ template <typename Way> struct Group {
 
     __device__ void store_fours(int64_t row, int half) const
     {
-        constexpr int FOURS = COLUMNS / 16, BATCH = FOURS % 8 == 0 ? 8 : FOURS; /* on their way at a time */
+        constexpr int FOURS = COLUMNS / 16, BATCH = FOURS % 4 == 0 ? 4 : FOURS; /* on their way at a time */
         const int64_t first = column_of(2 * half), to = offset_of(p, p.out, row) + first;
         const int left = (int)min(p.columns - first, (int64_t)COLUMNS);
         const float *more = p.add.data ? (const float *)p.add.data + offset_of(p, p.add, row) + first : nullptr;
@@ -145,14 +161,19 @@ template <typename Way> struct Group {
         }
     }
 
-    /* Back from the columns' scales. */
+    /*
+     * Back from the columns' scales.  What lies far below the product of its row's and its column's largest may have
+     * lost more bits than the loop: it is marked as not finite.
+     */
     __device__ void scale_down()
     {
-        const float *const down = Split<Way>::scales() + COLUMNS + feed.lane % 4 * 2;
+        const float *const scale = Split<Way>::scales() + COLUMNS + feed.lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i += 4)
-#pragma unroll
-            for (int j = 0; j < 4; j++) total[i + j] *= down[i * 2 + j % 2];
+        for (int i = 0; i < COLUMNS / 2; i++) {
+            const float down = scale[i / 4 * 8 + i % 2],
+                        least = most[i / 2 % 2] * (1 << 9); /* 2^-20 of the largest */
+            total[i] = fabsf(total[i]) < least && down > 0 ? __int_as_float(0x7fffffff) : total[i] * down;
+        }
     }
 
     __device__ void store()
@@ -169,7 +190,7 @@ template <typename Way> struct Group {
         }
     }
 
-    static constexpr int TOGETHER = 4; /* chunks of b on their way at a time */
+    static constexpr int TOGETHER = Way::SCALES ? 3 : 4; /* chunks of b on their way at a time */
 
     __device__ void find_scales() const
     {
@@ -246,6 +267,8 @@ template <typename Way> __device__ inline void run_block(const rl_product_args &
     for (int64_t tile = 0; tile < tiles; tile++) {
 #pragma unroll
         for (int i = 0; i < Way::COLUMNS / 2; i++) group.total[i] = 0;
+        for (float &most : group.most) most = 0;
+        group.look_ahead();
         if (!kept) group.run_ring(left, slot);
         for (int i = 0; kept && i < group.feed.chunks; i++) group.add_chunk(i, i);
         group.store();
@@ -263,27 +286,27 @@ __global__ void __launch_bounds__(Way::THREADS, 1) parts_kernel(const __grid_con
 
 template <typename Way> rl_product_kernel_of pick(int64_t inner)
 {
-    constexpr int SLOT = Way::COLUMNS * LINE * Way::B_PARTS;
-    const int64_t chunks = (inner + CHUNK - 1) / CHUNK, slots = chunks < PLANES / SLOT ? chunks : PLANES / SLOT;
-    return {kernel_address<parts_kernel<Way>>(), (int32_t)(FEED + Way::SCALE_BYTES + slots * SLOT), Way::THREADS,
-            Way::ROWS, Way::COLUMNS};
+    const int64_t chunks = (inner + CHUNK - 1) / CHUNK, slots = chunks < Way::SLOTS ? chunks : Way::SLOTS;
+    return {kernel_address<parts_kernel<Way>>(), (int32_t)(Way::FEED + Way::SCALE_BYTES + slots * Way::SLOT),
+            Way::THREADS, Way::ROWS, Way::COLUMNS};
 }
 
 } // namespace
 
-rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner)
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner, int64_t columns)
 {
-    constexpr int GROUPS = RL_PARTS_GROUPS, COLUMNS = RL_PARTS_NARROW;
+    constexpr int GROUPS = RL_PARTS_GROUPS, COLUMNS = RL_PARTS_NARROW, STAGES = 4;
     switch (way) {
     case RL_PARTS_EXACT:
-        return pick<Way<float, 2, 2, GROUPS, COLUMNS, F16>>(inner);
+        return pick<Way<float, 2, 2, GROUPS, COLUMNS, STAGES, F16>>(inner);
     case RL_PARTS_ROUGH:
-        return pick<Way<float, 2, 2, GROUPS, COLUMNS>>(inner);
+        return pick<Way<float, 2, 2, GROUPS, COLUMNS, STAGES>>(inner);
     case RL_PARTS_ROUGH_BF16:
-        return pick<Way<float, 2, 1, GROUPS, COLUMNS>>(inner);
+        if (columns <= RL_PARTS_SLIM) return pick<Way<float, 2, 1, 2, RL_PARTS_SLIM, 2 * STAGES>>(inner);
+        return pick<Way<float, 2, 1, GROUPS, RL_PARTS_BROAD, 5>>(inner);
     case RL_PARTS_BF16:
-        return pick<Way<bf16, 1, 1, GROUPS, COLUMNS>>(inner);
+        return pick<Way<bf16, 1, 1, GROUPS, COLUMNS, STAGES>>(inner);
     default:
-        return pick<Way<f16, 1, 1, GROUPS, COLUMNS, F16>>(inner);
+        return pick<Way<f16, 1, 1, GROUPS, COLUMNS, STAGES, F16>>(inner);
     }
 }

@@ -25,6 +25,7 @@
 using product_parts::CHUNK;
 using product_parts::offset_of;
 using product_parts::parts_of;
+using product_parts::ROOM;
 using product_parts::split;
 using product_parts::TILE;
 
@@ -38,7 +39,7 @@ template <typename T> constexpr int ROWS = GROUPS<T> *TILE;
 
 constexpr int LINE = 64;                                     /* lanes */
 constexpr int ATOM = 8 * LINE * 2, PANEL = CHUNK * LINE * 2; /* bytes: of 8 steps, of all */
-constexpr int SLOTS = 2, ROOM = 227 * 1024, MOST_AHEAD = 4;  /* bytes of shared memory; chunks on their way */
+constexpr int SLOTS = 2, MOST_AHEAD = 4;                     /* chunks on their way */
 
 /*
  * A unit is 16 bytes of global memory: lanes of one step.  A thread has units of one step only, and shares it with
