@@ -57,19 +57,6 @@ template <typename Way> struct Group {
         }
     }
 
-    /* The sum in the order of k; for what products gave that is not finite. */
-    __device__ float sum_plainly(int half, int64_t column) const
-    {
-        const T *const row = feed.seek(row0, half);
-        float sum = 0;
-        const rl_product_weight &weight = weight_of(p, column);
-#pragma unroll 4
-        for (int64_t k = 0; k < p.inner; k++)
-            sum = fmaf(widen(row[k * p.a.lane]),
-                       load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
-        return sum;
-    }
-
     __device__ int64_t column_of(int i) const
     {
         return column0 + i / 8 * 16 + feed.lane % 4 * 4 + i / 4 % 2 * 2 + i % 2;
@@ -105,22 +92,20 @@ template <typename Way> struct Group {
             *(Quad<float> *)((float *)p.out.data + at) = four;
             return;
         }
-        Quad<bf16> quad = {};
+        Quad<bf16> quad;
+        const bool brain = p.out.dtype == RILL_BF16;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float value = four.get(j);
-            quad.set(j, bf16{p.out.dtype == RILL_BF16 ? narrow<bf16>(value).bits : narrow<f16>(value).bits});
+        for (int j = 0; j < 2; j++) {
+            const float low = four.get(2 * j), high = four.get(2 * j + 1);
+            quad.word[j] = brain ? pack_bfloats(low, high) : pack_halves(low, high);
         }
         *(Quad<bf16> *)((bf16 *)p.out.data + at) = quad;
     }
 
-    /* Whether all of a half's sums can be stored in fours, but for columns that do not exist. */
-    __device__ bool is_fine(int half) const
+    /* Whether sums can be stored in fours, but for columns that do not exist. */
+    __device__ bool is_fine() const
     {
-        bool fine = p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data) && p.columns % 4 == 0;
-#pragma unroll
-        for (int i = 2 * half; i < COLUMNS / 2; i += 4) fine = fine && is_finite(total[i]) && is_finite(total[i + 1]);
-        return fine;
+        return p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data) && p.columns % 4 == 0;
     }
 
     __device__ void store_fours(int64_t row, int half) const
@@ -147,7 +132,6 @@ template <typename Way> struct Group {
         }
     }
 
-    /* One by one; what products gave that is not finite is summed again. */
     __device__ void store_each(int64_t row, int half) const
     {
 #pragma unroll 1
@@ -157,7 +141,44 @@ template <typename Way> struct Group {
             float value = 0;
 #pragma unroll
             for (int i = 0; i < COLUMNS / 2; i++) value = i == which ? total[i] : value;
-            store_one(row, column, is_finite(value) ? value : sum_plainly(half, column));
+            store_one(row, column, value);
+        }
+    }
+
+    /* A sum by multiply-adds, which the lanes of the warp share. */
+    __device__ float sum_plainly(int64_t row, int64_t column) const
+    {
+        const T *const from = (const T *)p.a.data + offset_of(p, p.a, row);
+        const rl_product_weight &weight = weight_of(p, column);
+        float sum = 0;
+#pragma unroll 4
+        for (int64_t k = feed.lane; k < p.inner; k += 32)
+            sum = fmaf(widen(from[k * p.a.lane]),
+                       load_any<float>(weight.data, weight.dtype, column * weight.row + k * weight.lane), sum);
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
+        return sum;
+    }
+
+    /* What products gave that is not finite is summed again, one number after the other. */
+    __device__ void repair()
+    {
+        uint64_t wrong = 0;
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) wrong |= (uint64_t)!is_finite(total[i]) << i;
+#pragma unroll 1
+        for (uint32_t lanes; (lanes = __ballot_sync(~0u, wrong != 0)) != 0; wrong &= wrong - 1) {
+#pragma unroll 1
+            for (; lanes; lanes &= lanes - 1) {
+                const int whose = __ffs((int)lanes) - 1, i = __shfl_sync(~0u, __ffsll((long long)wrong) - 1, whose);
+                const int64_t row = row0 + 16 * feed.warp + whose / 4 + 8 * (i / 2 % 2);
+                const int64_t column = column0 + i / 8 * 16 + whose % 4 * 4 + i / 4 % 2 * 2 + i % 2;
+                if (row >= p.rows || column >= p.columns) continue;
+                const float sum = sum_plainly(row, column);
+#pragma unroll
+                for (int j = 0; j < COLUMNS / 2; j++)
+                    if (feed.lane == whose && j == i) total[j] = sum;
+            }
         }
     }
 
@@ -179,11 +200,12 @@ template <typename Way> struct Group {
     __device__ void store()
     {
         if constexpr (Way::SCALES) scale_down();
+        repair();
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int64_t row = feed.row_of(row0, half);
             if (row >= p.rows) continue;
-            if (is_fine(half))
+            if (is_fine())
                 store_fours(row, half);
             else
                 store_each(row, half);
@@ -235,10 +257,10 @@ template <typename Way> struct Group {
     }
 
     /* Where b has too few slots, half of them are filled while the other half is used; `left` chunks of all tiles. */
-    __device__ void run_ring(int64_t &left, int &slot)
+    __device__ void run_ring(int &left, int &slot)
     {
-        for (int64_t chunk = 0; chunk < feed.chunks; chunk++) {
-            const int64_t later = chunk + HALF < feed.chunks ? chunk + HALF : chunk + HALF - feed.chunks;
+        for (int chunk = 0; chunk < feed.chunks; chunk++) {
+            const int later = chunk + HALF < feed.chunks ? chunk + HALF : chunk + HALF - feed.chunks;
             const bool more = left > HALF;
             Split<Way> split;
             if (more) split.fetch(p, column0, later);
@@ -257,14 +279,14 @@ template <typename Way> __device__ inline void run_block(const rl_product_args &
     if (blockIdx.x >= p.blocks) return;
     Group<Way> group(p);
     const int64_t first = blockIdx.x / p.column_blocks, stride = p.blocks / p.column_blocks;
-    const int64_t tiles = (p.row_blocks - first + stride - 1) / stride;
-    int64_t left = tiles * group.feed.chunks;
+    const int tiles = (int)((p.row_blocks - first + stride - 1) / stride);
+    int left = tiles * group.feed.chunks;
     int slot = 0;
     group.column0 = blockIdx.x % p.column_blocks * Way::COLUMNS;
     group.row0 = first * Way::ROWS + threadIdx.x / 128 * TILE;
     group.feed.start(group.row0, stride * Way::ROWS, left);
     const bool kept = group.begin_slots();
-    for (int64_t tile = 0; tile < tiles; tile++) {
+    for (int tile = 0; tile < tiles; tile++) {
 #pragma unroll
         for (int i = 0; i < Way::COLUMNS / 2; i++) group.total[i] = 0;
         for (float &most : group.most) most = 0;

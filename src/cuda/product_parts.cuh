@@ -121,9 +121,8 @@ template <typename Way> struct Feed {
     };
 
     const rl_product_args &p;
-    int chunks, chunk;          /* of k, and the one that is fetched next */
+    int chunks, chunk, left;    /* of k; the one that is fetched next; all to come, of all tiles */
     int64_t row0, row_step;     /* the tile's first row; from tile to tile */
-    int64_t left;               /* chunks of all tiles to come */
     const T *at[2];             /* the rows */
     int own;                    /* where the first stage is */
     int lane, warp, put, taken; /* put, taken: stages */
@@ -153,7 +152,7 @@ template <typename Way> struct Feed {
         return (const T *)p.a.data + offset_of(p, p.a, row);
     }
 
-    __device__ void start(int64_t first_row, int64_t step, int64_t count)
+    __device__ void start(int64_t first_row, int64_t step, int count)
     {
         row0 = first_row;
         row_step = step;
