@@ -147,7 +147,7 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
         return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
                                     RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
     }
-    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner);
+    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner, p.columns);
     p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
     p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
@@ -167,7 +167,7 @@ static bool is_rough(const rl_step_sum *sum)
 static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
 {
     const rill_tensor *a = &sum->a;
-    const int64_t sms = rl_cuda_state_of(context)->sms, at_once = tiles && is_rough(sum) ? 2 : 1; /* blocks */
+    const int64_t groups = a->dtype == RILL_BF16 ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
     rl_product_args p = {.a = rows_of(a),
                          .b = sum->g,
                          .parts = sum->parts,
@@ -178,10 +178,11 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
                          .b_row = sum->g_row};
     const int columns = columns_of_block(p.columns, tiles);
     p.column_blocks = rl_quotient_up(p.columns, columns);
-    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS);
+    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * groups : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
-    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks), wanted = sms * at_once / blocks;
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks),
+                  wanted = rl_cuda_state_of(context)->sms / blocks;
     p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
     p.part_count = rl_most(1, p.part_count);
     return p;
@@ -217,13 +218,13 @@ rill_status rl_cuda_sum_steps(rill_context *context, const rl_step_sum *sum)
     p.blocks = p.column_blocks * p.row_blocks * p.part_count;
     const bool whole = p.part_count == 1 && !sum->adds; /* the one part is the sum */
     if (whole) p.parts = sum->total;
-    const int threads = tiles ? RL_PARTS_GROUPS_OVER_STEPS * 128 : RL_PRODUCT_THREADS;
-    const rl_product_kernel_of plain = {.address = rl_product_kernel(p.a.dtype, true)};
+    const rl_product_kernel_of plain = {.address = rl_product_kernel(p.a.dtype, true), .threads = RL_PRODUCT_THREADS};
     const rl_product_kernel_of kernel =
         tiles ? rl_product_steps_kernel(p.a.dtype, columns_of_block(p.columns, true), is_rough(sum)) : plain;
     void *arguments[] = {&p};
-    rill_status status = rl_cuda_launch_early(context, kernel.address, p.blocks, 1, threads, (size_t)kernel.shared,
-                                              arguments, "selective_layer_backward: launch of a product");
+    rill_status status =
+        rl_cuda_launch_early(context, kernel.address, p.blocks, 1, kernel.threads, (size_t)kernel.shared, arguments,
+                             "selective_layer_backward: launch of a product");
     const rl_product_fold fold = {.parts = sum->parts,
                                   .total = sum->total,
                                   .numbers = p.rows * p.columns,
@@ -237,8 +238,9 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
     static const rill_dtype types[] = {RILL_F32, RILL_BF16, RILL_F16};
     cudaError_t error = cudaSuccess;
     if (!state->multiplies) return error;
-    for (int way = 0; way < RL_PARTS_WAYS && error == cudaSuccess; way++) {
-        const rl_product_kernel_of kernel = rl_product_parts_kernel((rl_parts_way)way, INT32_MAX);
+    for (int k = 0; k < 2 * RL_PARTS_WAYS && error == cudaSuccess; k++) {
+        const rl_product_kernel_of kernel =
+            rl_product_parts_kernel((rl_parts_way)(k / 2), INT32_MAX, RL_PARTS_SLIM + k % 2);
         error = rl_cuda_allow(state, kernel.address, (size_t)kernel.shared);
     }
     for (int k = 0; k < 12 && error == cudaSuccess; k++) {

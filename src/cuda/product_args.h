@@ -55,8 +55,11 @@ enum {
     RL_PARTS_CHUNK = 32, /* of k */
     RL_PARTS_GROUPS = 3, /* of a block */
     RL_PARTS_GROUPS_OVER_STEPS = 2,
-    RL_PARTS_NARROW = 96, /* columns of a block, over steps or */
-    RL_PARTS_WIDE = 144
+    RL_PARTS_GROUPS_OVER_STEPS_16 = 4, /* of bfloat16 */
+    RL_PARTS_SLIM = 64,                /* columns of a block: not over steps, */
+    RL_PARTS_BROAD = 128,
+    RL_PARTS_NARROW = 96, /* both, */
+    RL_PARTS_WIDE = 144   /* over steps */
 };
 
 enum { RL_FEW_ROWS = 16, RL_FEW_THREADS = 128 };
@@ -81,7 +84,7 @@ typedef enum rl_parts_way {
     RL_PARTS_WAYS
 } rl_parts_way;
 
-rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner);
+rl_product_kernel_of rl_product_parts_kernel(rl_parts_way way, int64_t inner, int64_t columns);
 
 /* Sums over steps; of 16-bit data always `rough`. */
 rl_product_kernel_of rl_product_steps_kernel(int32_t dtype, int columns, bool rough);

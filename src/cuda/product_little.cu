@@ -29,7 +29,7 @@ template <typename Acc> struct alignas(16) Run { /* along k */
 
 /* Lines are as much longer as one read takes, so that those of neighbours fall into different banks. */
 template <typename Acc> struct Chunk {
-    alignas(16) Acc factor[2][TILE][DEPTH<Acc> + Run<Acc>::COUNT]; /* of a, of b */
+    alignas(16) Acc factor[2][2][TILE][DEPTH<Acc> + Run<Acc>::COUNT]; /* this and the next; of a, of b */
     Acc part[PARTS][TILE][TILE + 1];
 };
 
@@ -101,19 +101,26 @@ template <typename Acc> struct Block {
     }
 
     /* Threads go along lanes, which are k, or where the matrix is turned the tile's lines; a thread along lines. */
-    __device__ void fetch(int which, int k0) const
+    __device__ void fetch(int buffer, int which, int k0) const
     {
+        auto &factor = chunk.factor[buffer][which];
         const bool turned = which ? p.b_turned : p.a_turned;
         const int tile0 = which ? column0 : row0, tiled = (int)(which ? p.columns : p.rows) - tile0,
                   deep = inner - k0;
         const int lanes = turned ? TILE : DEPTH<Acc>, lines = turned ? DEPTH<Acc> : TILE, step = THREADS / lanes;
         const int lane = threadIdx.x % lanes, first = threadIdx.x / lanes;
         const int there = lane < (turned ? tiled : deep) ? min(lines, turned ? deep : tiled) : 0;
-        Acc *to = turned ? &chunk.factor[which][lane][first] : &chunk.factor[which][first][lane];
+        Acc *to = turned ? &factor[lane][first] : &factor[first][lane];
         const int next = step * (turned ? 1 : DEPTH<Acc> + Run<Acc>::COUNT);
         int line = first;
         if (line < there) {
             Cursor cursor(which ? p.b : p.a, (turned ? k0 : tile0) + line, (turned ? tile0 : k0) + lane);
+            if (is_plain(cursor.piece->dtype) && cursor.line + there - line <= cursor.end) {
+                const unsigned char *at = cursor.at; /* all in one piece: copies follow each other at once */
+                const int64_t bytes = step * cursor.line_bytes;
+#pragma unroll 8
+                for (; line < there; line += step, to += next, at += bytes) copy_async(to, (const Acc *)at, true);
+            }
 #pragma unroll 1
             for (; line < there; line += step, to += next, cursor.advance(step)) {
                 if (is_plain(cursor.piece->dtype))
@@ -126,7 +133,7 @@ template <typename Acc> struct Block {
         for (; line < lines; line += step, to += next) *to = 0;
     }
 
-    __device__ void multiply()
+    __device__ void multiply(int buffer)
     {
         const int part = threadIdx.x / (SIDE * SIDE), down = threadIdx.x / SIDE % SIDE, across = threadIdx.x % SIDE;
         Acc sum[2][2] = {};
@@ -135,8 +142,8 @@ template <typename Acc> struct Block {
             Run<Acc> x[2], w[2];
 #pragma unroll
             for (int i = 0; i < 2; i++) {
-                x[i] = *(const Run<Acc> *)&chunk.factor[0][down + i * SIDE][part * QUARTER + k];
-                w[i] = *(const Run<Acc> *)&chunk.factor[1][across + i * SIDE][part * QUARTER + k];
+                x[i] = *(const Run<Acc> *)&chunk.factor[buffer][0][down + i * SIDE][part * QUARTER + k];
+                w[i] = *(const Run<Acc> *)&chunk.factor[buffer][1][across + i * SIDE][part * QUARTER + k];
             }
 #pragma unroll
             for (int j = 0; j < Run<Acc>::COUNT; j++)
@@ -167,14 +174,17 @@ template <typename Acc> struct Block {
 
     __device__ void run()
     {
+        int buffer = 0;
 #pragma unroll 1
-        for (int k = 0; k < inner; k += DEPTH<Acc>) {
+        for (int k = -DEPTH<Acc>; k < inner; k += DEPTH<Acc>, buffer ^= 1) {
+            const int later = k + DEPTH<Acc>;
 #pragma unroll 1
-            for (int which = 0; which < 2; which++) fetch(which, k);
+            for (int which = 0; which < 2 && later < inner; which++) fetch(buffer ^ 1, which, later);
             close_copies();
-            wait_copies<0>();
+            if (k < 0) continue;
+            wait_copies<1>();
             __syncthreads(); /* the chunk is complete */
-            multiply();
+            multiply(buffer);
             __syncthreads(); /* nobody reads it any more */
         }
         store();

@@ -37,8 +37,8 @@ namespace product_parts
 {
 
 constexpr int TILE = RL_PARTS_TILE, CHUNK = RL_PARTS_CHUNK, MINE = 8, LINE = CHUNK * 2;
-constexpr int UNIT = 16, UNITS = 128 * UNIT;                            /* bytes: of a thread, of a group */
-constexpr int PLANES = 18 * RL_PARTS_WIDE * LINE, FEED = 6 * 4 * UNITS; /* shared memory for both */
+constexpr int UNIT = 16, UNITS = 128 * UNIT; /* bytes: of a thread, of a group */
+constexpr int ROOM = 227 * 1024;             /* bytes of shared memory */
 
 /* Parts that are needed of a bfloat16, float16 or float32 for products with `PARTS` of something else. */
 template <typename T, int PARTS> constexpr int parts_of = sizeof(T) == 4 ? PARTS : 2;
@@ -46,14 +46,25 @@ template <int PARTS> constexpr int parts_of<bf16, PARTS> = 1;
 
 /*
  * What is multiplied: a of type T in so many parts, b in so many, of which products up to some order are taken; and
- * by how many groups of a block, in tiles of how many columns.
+ * by how many groups of a block, in tiles of how many columns, with how many chunks of a group's own rows on their
+ * way.
  */
-template <typename Type, int A_COUNT, int B_COUNT, int GROUP_COUNT, int COLUMN_COUNT, Number KIND = BF16> struct Way {
+template <typename Type, int A_COUNT, int B_COUNT, int GROUP_COUNT, int COLUMN_COUNT, int STAGE_COUNT,
+          Number KIND = BF16>
+struct Way {
     using T = Type;
     static constexpr int A_PARTS = A_COUNT, B_PARTS = B_COUNT, ORDERS = A_COUNT > B_COUNT ? A_COUNT : B_COUNT;
     static constexpr int GROUPS = GROUP_COUNT, THREADS = GROUPS * 128, ROWS = GROUPS * TILE, COLUMNS = COLUMN_COUNT;
-    static constexpr bool ROUNDS = A_PARTS == 3; /* what is added up of a chunk */
     static constexpr Number NUMBER = KIND;
+    static constexpr bool SCALES = KIND == F16 && sizeof(T) == 4;
+    static constexpr bool ROUNDS = SCALES;                /* what is added up of a chunk */
+    static constexpr int SCALE_BYTES = SCALES ? 2048 : 0; /* of b's columns, in front of the planes */
+    static_assert(!SCALES || COLUMNS * 2 * sizeof(float) <= SCALE_BYTES, "a scale up and down of each column");
+
+    /* Shared memory: what is on its way, the scales, and as many slots for chunks of b as there is room for. */
+    static constexpr int STAGES = STAGE_COUNT, STAGE = TILE * CHUNK * (int)sizeof(T), FEED = GROUPS * STAGES * STAGE;
+    static constexpr int SLOT = COLUMNS * LINE * B_PARTS, SLOTS = (ROOM - FEED - SCALE_BYTES) / SLOT;
+    static_assert(SLOTS >= 4, "halves of the slots are filled in turn");
 };
 
 /* Neighbours along k that a thread has: 16 bytes; and where its i-th k is in a chunk, for the first of four threads.
@@ -74,8 +85,27 @@ template <int COUNT> __device__ inline void split(float low, float high, uint32_
     }
 }
 
+/* Powers of two that bring the largest of some numbers near 2^14, and back (of zeros: to 0).  The very small may lose
+ * bits. */
+struct Scale {
+    float up, down;
+};
+__device__ inline Scale scale_of(float most)
+{
+    const uint32_t exponent = max(__float_as_uint(most) >> 23, 15u);
+    return {__uint_as_float((268 - exponent) << 23), most > 0 ? __uint_as_float((exponent - 14) << 23) : 0};
+}
+
+/* Two float16 of each, beside each other: of a number below 2^15 all but its last bit. */
+__device__ inline void split_halves(float low, float high, uint32_t (&part)[2])
+{
+    part[0] = pack_halves(low, high);
+    part[1] = pack_halves(low - half_to_float((uint16_t)part[0]), high - half_to_float((uint16_t)(part[0] >> 16)));
+}
+
 __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_rows &rows, int64_t row)
 {
+    if (rows.even) return row * rows.step;
     const int64_t batch = row / p.length;
     return batch * rows.batch + (row - batch * p.length) * rows.step;
 }
@@ -83,7 +113,7 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
 /* A thread's part of a: two rows, eight of k in a chunk. */
 template <typename Way> struct Feed {
     using T = typename Way::T;
-    static constexpr int STAGES = FEED / (4 * UNITS) / Way::GROUPS, COUNT = 2 * MINE;
+    static constexpr int STAGES = Way::STAGES, STAGE = Way::STAGE, COUNT = 2 * MINE;
     static constexpr int PER_UNIT = RUN<T>;
 
     struct alignas(UNIT) Line {
@@ -91,10 +121,10 @@ template <typename Way> struct Feed {
     };
 
     const rl_product_args &p;
-    int64_t chunks, row_step;   /* of k; from tile to tile */
-    int64_t row0, chunk, left;  /* what is fetched next, and chunks of all tiles to come */
+    int chunks, chunk, left;    /* of k; the one that is fetched next; all to come, of all tiles */
+    int64_t row0, row_step;     /* the tile's first row; from tile to tile */
     const T *at[2];             /* the rows */
-    unsigned char *own;         /* of the first stage */
+    int own;                    /* where the first stage is */
     int lane, warp, put, taken; /* put, taken: stages */
 
     __device__ static constexpr int index_of(int half, int i)
@@ -102,11 +132,12 @@ template <typename Way> struct Feed {
         return half * MINE + i;
     }
 
-    __device__ explicit Feed(const rl_product_args &p) : p(p), chunks((p.inner + CHUNK - 1) / CHUNK), put(0), taken(0)
+    __device__ explicit Feed(const rl_product_args &p)
+        : p(p), chunks((int)((p.inner + CHUNK - 1) / CHUNK)), put(0), taken(0)
     {
         lane = threadIdx.x % 32;
         warp = threadIdx.x / 32 % 4;
-        own = dynamic_shared + threadIdx.x / 128 * (STAGES * 4 * UNITS) + threadIdx.x % 128 * UNIT;
+        own = threadIdx.x / 128 * (STAGES * STAGE) + threadIdx.x % 128 * UNIT;
     }
 
     __device__ int64_t row_of(int64_t first, int half) const
@@ -121,7 +152,7 @@ template <typename Way> struct Feed {
         return (const T *)p.a.data + offset_of(p, p.a, row);
     }
 
-    __device__ void start(int64_t first_row, int64_t step, int64_t count)
+    __device__ void start(int64_t first_row, int64_t step, int count)
     {
         row0 = first_row;
         row_step = step;
@@ -140,17 +171,32 @@ template <typename Way> struct Feed {
                 copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of<T>(i), UNIT);
     }
 
+    /* The same of a last chunk, which is filled up with zeros. */
+    __device__ void copy_rest(unsigned char *to, int64_t k) const
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int i = 0; i < MINE; i += PER_UNIT) {
+                const int left = (int)min(max(p.inner - k - place_of<T>(i), (int64_t)0), (int64_t)PER_UNIT);
+                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + (left ? k + place_of<T>(i) : 0),
+                              left * (int)sizeof(T));
+            }
+    }
+
     /* Brings the next chunk on its way, if there is one. */
     __device__ void fetch()
     {
-        const int64_t k = chunk * CHUNK + lane % 4 * PER_UNIT;
-        unsigned char *to = own + put * (4 * UNITS);
+        const int64_t k = (int64_t)chunk * CHUNK + lane % 4 * PER_UNIT;
+        unsigned char *to = dynamic_shared + own + put * STAGE;
         put = put + 1 == STAGES ? 0 : put + 1;
         if (left > 0) {
-            if (p.a.wide && (chunk + 1) * CHUNK <= p.inner)
+            if (!p.a.wide)
+                put_one_by_one(to, k);
+            else if ((int64_t)(chunk + 1) * CHUNK <= p.inner)
                 copy(to, k);
             else
-                put_one_by_one(to, k);
+                copy_rest(to, k);
             left--;
             if (++chunk == chunks) next_tile();
         }
@@ -178,18 +224,37 @@ template <typename Way> struct Feed {
             }
     }
 
-    /* The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]. */
-    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4])
+    /* Of the chunk's part of a row, which four threads have. */
+    __device__ static Scale scale_row(const T (&value)[COUNT], int half)
+    {
+        float most = 0;
+#pragma unroll
+        for (int i = 0; i < MINE; i++) most = fmaxf(most, fabsf(widen(value[index_of(half, i)])));
+        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        return scale_of(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
+    }
+
+    /*
+     * The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]; and what the
+     * products of each half are to be multiplied with.
+     */
+    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4], float (&down)[2])
     {
         T value[COUNT];
         wait_copies<STAGES - 1>();
-        const unsigned char *from = own + taken * (4 * UNITS);
+        const unsigned char *from = dynamic_shared + own + taken * STAGE;
         taken = taken + 1 == STAGES ? 0 : taken + 1;
 #pragma unroll
         for (int i = 0; i < COUNT; i += PER_UNIT) {
             const Line line = *(const Line *)(from + i / PER_UNIT * UNITS);
 #pragma unroll
             for (int j = 0; j < PER_UNIT; j++) value[i + j] = line.value[j];
+        }
+        Scale scale[2] = {};
+#pragma unroll
+        for (int row = 0; Way::SCALES && row < 2; row++) {
+            scale[row] = scale_row(value, row);
+            down[row] = scale[row].down;
         }
 #pragma unroll
         for (int word = 0; word < 8; word++) {
@@ -199,7 +264,10 @@ template <typename Way> struct Feed {
                 of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
             } else {
                 uint32_t part[PARTS];
-                split(widen(low), widen(high), part);
+                if constexpr (Way::SCALES)
+                    split_halves(widen(low) * scale[row].up, widen(high) * scale[row].up, part);
+                else
+                    split(widen(low), widen(high), part);
 #pragma unroll
                 for (int i = 0; i < PARTS; i++) of[s * PARTS + i][row + 2 * half] = part[i];
             }
@@ -284,6 +352,33 @@ template <typename Way> struct Split {
         }
     }
 
+    /* Of columns as lines have them: scales up, and behind them down. */
+    __device__ static float *scales()
+    {
+        return (float *)(dynamic_shared + Way::FEED);
+    }
+
+    /* The largest of each column so far. */
+    __device__ void measure(float (&most)[ITEMS]) const
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++)
+#pragma unroll
+            for (int i = 0; i < MINE; i++) most[item] = fmaxf(most[item], fabsf(value[item][i]));
+    }
+    __device__ static void put_scales(const float (&most)[ITEMS])
+    {
+#pragma unroll
+        for (int item = 0; item < ITEMS; item++) {
+            const float two = fmaxf(most[item], __shfl_xor_sync(~0u, most[item], 1));
+            const Scale scale = scale_of(fmaxf(two, __shfl_xor_sync(~0u, two, 2)));
+            const int line = line_of(item);
+            if (line >= Way::COLUMNS || threadIdx.x % 4 != 0) continue;
+            scales()[line] = scale.up;
+            scales()[Way::COLUMNS + line] = scale.down;
+        }
+    }
+
     __device__ void put(int slot) const
     {
 #pragma unroll
@@ -291,12 +386,15 @@ template <typename Way> struct Split {
             const int line = line_of(item);
             if (line >= Way::COLUMNS) continue;
             unsigned char *to =
-                dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE) + line * LINE + threadIdx.x % 4 * 4;
+                dynamic_shared + Way::FEED + Way::SCALE_BYTES + slot * Way::SLOT + line * LINE + threadIdx.x % 4 * 4;
+            const float up = Way::SCALES ? scales()[line] : 1;
 #pragma unroll
             for (int unit = 0; unit < MINE / 2; unit++) { /* 16 bytes of a line, as its swizzle exchanges them */
                 const float low = value[item][2 * unit], high = value[item][2 * unit + 1];
                 uint32_t part[Way::B_PARTS];
-                if constexpr (Way::NUMBER == F16)
+                if constexpr (Way::SCALES)
+                    split_halves(low * up, high * up, part);
+                else if constexpr (Way::NUMBER == F16)
                     part[0] = float_to_half(low) | (uint32_t)float_to_half(high) << 16;
                 else
                     split(low, high, part);
@@ -314,7 +412,7 @@ __device__ inline void multiply(float (&sum)[Way::COLUMNS / 2], const uint32_t (
                                 int slot, bool adds)
 {
     constexpr int PLANE = Way::COLUMNS * LINE;
-    const unsigned char *planes = dynamic_shared + FEED + slot * (Way::B_PARTS * PLANE);
+    const unsigned char *planes = dynamic_shared + Way::FEED + Way::SCALE_BYTES + slot * Way::SLOT;
 #pragma unroll
     for (int order = Way::ORDERS - 1; order >= 0; order--)
 #pragma unroll

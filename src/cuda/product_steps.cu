@@ -2,52 +2,56 @@
  * Sums over steps by the units for bfloat16, as product_parts.cuh has them:  out[row, column] = Σ_k a[k, row] b[k,
  * column], in parts of the steps.
  *
- *              96 or 144 columns      A block's two groups have 64 rows each.  Both factors lie with their lanes next
- * to
- *                +----------+         each other, and so they stay: a chunk of 32 steps goes from memory through
- *       64 rows  |   tile   | group 0 registers, where it is split, into planes of lines of 64 lanes, which the units
- *                +----------+         take turned.  There are two slots for chunks.  While one is multiplied, the
- * next, 64 rows  |   tile   | group 1 which has come into registers, is split and put into the other slot, and the
- * one
- *                +----------+         behind it is on its way.
+ *              96 or 144 columns      A block's two groups (of bfloat16 four) have 64 rows each.  Both factors lie
+ *                +----------+         with their lanes next to each other, and so they stay, in lines of 64 lanes
+ *       64 rows  |   tile   | group 0 which the units take turned.  A chunk of 32 steps is copied into shared memory
+ *                +----------+         some chunks ahead: bfloat16 to where the units find it, floats to where the
+ *       64 rows  |   tile   | group 1 thread that has copied them will split them into planes.  Of planes there are
+ *                +----------+         two slots: while one is multiplied, the next one is filled.
  *
  * Of float32 each chunk begins at zero, and is added to the sum with rounding, since the units cut off what they add.
  * With two parts, what is cut off in a few thousand steps does no harm.
  */
 #include <machine/bulk.cuh>
+#include <machine/copies.cuh>
 #include <machine/early.cuh>
 #include <machine/held.cuh>
 #include <machine/kernel.cuh>
 #include <machine/wgmma.cuh>
+#include <type_traits>
 
 #include "product_parts.cuh"
 
 using product_parts::CHUNK;
 using product_parts::offset_of;
 using product_parts::parts_of;
+using product_parts::ROOM;
 using product_parts::split;
 using product_parts::TILE;
 
 namespace
 {
 
-constexpr int GROUPS = RL_PARTS_GROUPS_OVER_STEPS, THREADS = GROUPS * 128, ROWS = GROUPS * TILE, SLOTS = 2;
+template <typename T> constexpr bool IS_BRAIN = std::is_same<T, bf16>::value;
+template <typename T> constexpr int GROUPS = IS_BRAIN<T> ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
+template <typename T> constexpr int THREADS = GROUPS<T> * 128;
+template <typename T> constexpr int ROWS = GROUPS<T> *TILE;
+
 constexpr int LINE = 64;                                     /* lanes */
 constexpr int ATOM = 8 * LINE * 2, PANEL = CHUNK * LINE * 2; /* bytes: of 8 steps, of all */
+constexpr int SLOTS = 2, MOST_AHEAD = 4;                     /* chunks on their way */
 
 /*
- * A unit is 16 bytes of global memory: lanes of one step.  Eight threads have a step, and a thread units of one step
- * only.  The steps of a warp are such that, exchanged, their units fall into different banks.
+ * A unit is 16 bytes of global memory: lanes of one step.  A thread has units of one step only, and shares it with
+ * others.  The steps of a warp are such that, exchanged, their units fall into different banks.
  */
-constexpr int ACROSS = 8;
-
-template <typename T, int LANES> struct Units {
-    static constexpr int EACH = 16 / sizeof(T), NEXT = ACROSS * EACH, COUNT = (LANES + NEXT - 1) / NEXT;
+template <typename T, int LANES, int THREAD_COUNT> struct Units {
+    static constexpr int ACROSS = THREAD_COUNT / CHUNK, EACH = 16 / sizeof(T), NEXT = ACROSS * EACH;
+    static constexpr int COUNT = (LANES + NEXT - 1) / NEXT, BYTES = COUNT * THREAD_COUNT * 16;
 
     struct alignas(16) Unit {
         T lane[EACH];
     };
-    Unit unit[COUNT];
 
     __device__ static int first()
     {
@@ -57,13 +61,17 @@ template <typename T, int LANES> struct Units {
     {
         return LANES % NEXT == 0 || first() + i * NEXT < LANES;
     }
+    __device__ static int step()
+    {
+        const int i = threadIdx.x / ACROSS;
+        return ACROSS == 8 ? (i & ~6) | (i & 2) << 1 | (i & 4) >> 1 : i;
+    }
+    /* Where it waits. */
+    __device__ static unsigned char *place(unsigned char *units, int i)
+    {
+        return units + (i * THREAD_COUNT + threadIdx.x) * 16;
+    }
 };
-
-__device__ inline int own_step()
-{
-    const int i = threadIdx.x / ACROSS;
-    return (i & ~6) | (i & 2) << 1 | (i & 4) >> 1;
-}
 
 template <typename T, int PARTS, int EACH>
 __device__ inline void split_unit(const T (&lane)[EACH], uint32_t (&word)[PARTS][EACH / 2])
@@ -82,11 +90,19 @@ __device__ inline void split_unit(const T (&lane)[EACH], uint32_t (&word)[PARTS]
 }
 
 /* A chunk's planes, one for each part: panels of 64 lanes, of which neighbouring 16 bytes are exchanged. */
-template <typename T, int LANES, int PARTS> struct Planes {
+template <typename T, int LANES, int PARTS, int THREAD_COUNT> struct Planes {
     static constexpr int PANELS = (LANES + LINE - 1) / LINE, PLANE = PANELS * PANEL, BYTES = PARTS * PLANE;
-    using Mine = Units<T, LANES>;
+    using Mine = Units<T, LANES, THREAD_COUNT>;
 
-    __device__ static void put(unsigned char *planes, const Mine &mine)
+    __device__ static unsigned char *place(unsigned char *planes, int lane)
+    {
+        const int step = Mine::step(), in_panel = lane % LINE;
+        return planes + lane / LINE * PANEL + step * (2 * LINE) + ((in_panel / 8) ^ (step % 8)) * 16 +
+               in_panel % 8 * 2;
+    }
+
+    /* Splits what has come. */
+    __device__ static void put(unsigned char *planes, unsigned char *units)
     {
         constexpr int EACH = Mine::EACH;
         struct alignas(EACH * 2) Words {
@@ -95,11 +111,10 @@ template <typename T, int LANES, int PARTS> struct Planes {
 #pragma unroll
         for (int i = 0; i < Mine::COUNT; i++) {
             if (!Mine::has(i)) continue;
-            const int step = own_step(), lane = Mine::first() + i * Mine::NEXT, in_panel = lane % LINE;
+            const typename Mine::Unit unit = *(const typename Mine::Unit *)Mine::place(units, i);
             uint32_t word[PARTS][EACH / 2];
-            split_unit<T, PARTS>(mine.unit[i].lane, word);
-            unsigned char *to = planes + lane / LINE * PANEL + step * (2 * LINE) +
-                                ((in_panel / 8) ^ (step % 8)) * 16 + in_panel % 8 * 2;
+            split_unit<T, PARTS>(unit.lane, word);
+            unsigned char *to = place(planes, Mine::first() + i * Mine::NEXT);
 #pragma unroll
             for (int k = 0; k < PARTS; k++) *(Words *)(to + k * PLANE) = *(const Words *)word[k];
         }
@@ -114,31 +129,41 @@ template <typename T, int LANES, int PARTS> struct Planes {
 
 template <typename T, int COLUMNS, int PARTS> struct Sum {
     static constexpr int COUNT = parts_of<T, PARTS>, WORDS = (COLUMNS / 2 + 31) / 32;
-    static constexpr bool ROUNDS = PARTS == 3; /* what is added up of a chunk */
-    using A = Planes<T, ROWS, COUNT>;
-    using B = Planes<float, COLUMNS, PARTS>;
-    static constexpr int SLOT = A::BYTES + B::BYTES;
+    static constexpr bool ROUNDS = PARTS == 3;  /* what is added up of a chunk */
+    static constexpr bool DIRECT = IS_BRAIN<T>; /* a needs no splitting */
+    using A = Planes<T, ROWS<T>, COUNT, THREADS<T>>;
+    using B = Planes<float, COLUMNS, PARTS, THREADS<T>>;
+    using MineA = typename A::Mine;
+    using MineB = typename B::Mine;
+
+    /* Shared memory: slots of planes, those of a alone, and what is on its way. */
+    static constexpr int SLOT = B::BYTES + (DIRECT ? 0 : A::BYTES), OWN = DIRECT ? A::BYTES : 0;
+    static constexpr int RAW = MineB::BYTES + (DIRECT ? 0 : MineA::BYTES);
+    static constexpr int FITTING = (ROOM - SLOTS * SLOT - 2 * OWN) / (RAW + OWN);
+    static constexpr int AHEAD = FITTING < MOST_AHEAD ? FITTING : MOST_AHEAD, OWN_SLOTS = DIRECT ? AHEAD + 2 : 0;
+    static constexpr int SHARED = SLOTS * SLOT + OWN_SLOTS * OWN + AHEAD * RAW;
+    static_assert(AHEAD >= 2 && SHARED <= ROOM, "chunks are on their way");
 
     const rl_product_args &p;
     int64_t row0, column0, part, begin, end; /* steps */
-    bool a_wide;
+    int64_t next;                            /* the thread's step of the chunk that is copied next */
     const T *from_a;
-    const float *from_b; /* the thread's first lanes of the step that it fetches next */
-    typename A::Mine a;
-    typename B::Mine b;
+    const float *from_b; /* the thread's first lanes of it */
+    int copied, taken;   /* where it will wait, and what waits longest: 0 to AHEAD - 1 */
+    int own_put, own;    /* where a's planes go next, and where they are multiplied */
     float sum[COLUMNS / 2], total[ROUNDS ? COLUMNS / 2 : 1];
 
-    __device__ explicit Sum(const rl_product_args &p) : p(p)
+    __device__ explicit Sum(const rl_product_args &p) : p(p), copied(0), taken(0), own_put(0), own(0)
     {
         const int64_t block = blockIdx.x / p.column_blocks, chunks = (p.inner + CHUNK - 1) / CHUNK;
         part = block / p.row_blocks;
-        row0 = block % p.row_blocks * ROWS;
+        row0 = block % p.row_blocks * ROWS<T>;
         column0 = blockIdx.x % p.column_blocks * COLUMNS;
         begin = chunks * part / p.part_count * CHUNK;
         end = min(chunks * (part + 1) / p.part_count * CHUNK, p.inner);
-        a_wide = p.a.wide && row0 + ROWS <= p.rows;
-        from_a = (const T *)p.a.data + (row0 + A::Mine::first()) * p.a.lane + (begin + own_step()) * p.a.step;
-        from_b = (const float *)p.b + column0 + B::Mine::first() + (begin + own_step()) * p.b_row;
+        next = begin + MineA::step();
+        from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + next * p.a.step;
+        from_b = (const float *)p.b + column0 + MineB::first() + next * p.b_row;
     }
 
     __device__ int64_t step_offset(int64_t k) const
@@ -146,68 +171,98 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         return p.a.even ? k * p.a.step : offset_of(p, p.a, k);
     }
 
-    __device__ void fetch(int64_t k0)
+    __device__ unsigned char *slot_of(int slot) const
     {
-        using MineA = typename A::Mine;
-        using MineB = typename B::Mine;
-        const int64_t k = k0 + own_step();
-        const int columns = (int)min(p.columns - column0, (int64_t)COLUMNS) - MineB::first();
-        const int rows = (int)min(p.rows - row0, (int64_t)ROWS) - MineA::first();
-        if (!p.a.even && k < end)
-            from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + offset_of(p, p.a, k);
+        return dynamic_shared + slot * SLOT;
+    }
+    __device__ unsigned char *own_slot(int slot) const
+    {
+        return dynamic_shared + SLOTS * SLOT + slot * OWN;
+    }
+    __device__ unsigned char *raw(int which) const
+    {
+        return dynamic_shared + SLOTS * SLOT + OWN_SLOTS * OWN + which * RAW;
+    }
+
+    /* Lanes beyond the last, and steps, are zeros. */
+    __device__ void copy_b(unsigned char *to) const
+    {
+        const int columns = next < end ? (int)min(p.columns - column0, (int64_t)COLUMNS) - MineB::first() : 0;
 #pragma unroll
         for (int i = 0; i < MineB::COUNT; i++) {
-            b.unit[i] = {};
-            const int left = k < end ? columns - i * MineB::NEXT : 0;
-            if (left >= MineB::EACH) {
-                b.unit[i] = *(const typename MineB::Unit *)(from_b + i * MineB::NEXT);
-            } else { /* what pads a row is nobody's */
-#pragma unroll
-                for (int j = 0; j < MineB::EACH - 1; j++)
-                    if (j < left) b.unit[i].lane[j] = from_b[i * MineB::NEXT + j];
-            }
+            if (!MineB::has(i)) continue;
+            const int left = min(max(columns - i * MineB::NEXT, 0), MineB::EACH);
+            copy_async_16(MineB::place(to, i), left ? from_b + i * MineB::NEXT : (const float *)p.b, left * 4);
         }
+    }
+
+    __device__ void copy_a(unsigned char *to)
+    {
+        const int rows = next < end ? (int)min(p.rows - row0, (int64_t)ROWS<T>) - MineA::first() : 0;
+        if (!p.a.even && next < end)
+            from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + offset_of(p, p.a, next);
 #pragma unroll
         for (int i = 0; i < MineA::COUNT; i++) {
-            a.unit[i] = {};
-            if (k >= end) continue;
-            if (a_wide) {
-                a.unit[i] = *(const typename MineA::Unit *)(from_a + i * MineA::NEXT);
+            if (!MineA::has(i)) continue;
+            const int lane = MineA::first() + i * MineA::NEXT,
+                      left = min(max(rows - i * MineA::NEXT, 0), MineA::EACH);
+            unsigned char *const place = DIRECT ? A::place(to, lane) : MineA::place(to, i);
+            if (p.a.wide) {
+                copy_async_16(place, left ? from_a + i * MineA::NEXT : (const T *)p.a.data, left * (int)sizeof(T));
             } else {
+                typename MineA::Unit unit = {};
 #pragma unroll
                 for (int j = 0; j < MineA::EACH; j++)
-                    if (i * MineA::NEXT + j < rows) a.unit[i].lane[j] = from_a[(i * MineA::NEXT + j) * p.a.lane];
+                    if (j < left) unit.lane[j] = from_a[(i * MineA::NEXT + j) * p.a.lane];
+                *(typename MineA::Unit *)place = unit;
             }
         }
+    }
+
+    /* Brings the next chunk on its way. */
+    __device__ void copy()
+    {
+        unsigned char *const to = raw(copied);
+        copied = copied + 1 == AHEAD ? 0 : copied + 1;
+        copy_b(to);
+        copy_a(DIRECT ? own_slot(own_put) : to + MineB::BYTES);
+        if (DIRECT) own_put = own_put + 1 == OWN_SLOTS ? 0 : own_put + 1;
+        close_copies();
+        next += CHUNK;
         from_a += CHUNK * p.a.step;
         from_b += CHUNK * p.b_row;
     }
 
-    __device__ void put(int slot) const
+    /* Splits the chunk that was copied first; a thread splits its own copies. */
+    __device__ void put(int slot)
     {
-        unsigned char *planes = dynamic_shared + slot * SLOT;
-        A::put(planes, a);
-        B::put(planes + A::BYTES, b);
+        unsigned char *const from = raw(taken);
+        wait_copies<AHEAD - 1>();
+        taken = taken + 1 == AHEAD ? 0 : taken + 1;
+        B::put(slot_of(slot), from);
+        if constexpr (!DIRECT) A::put(slot_of(slot) + B::BYTES, from + MineB::BYTES);
     }
 
     __device__ void multiply(int slot, bool adds)
     {
-        const unsigned char *planes = dynamic_shared + slot * SLOT;
+        const unsigned char *const b = slot_of(slot), *const a = DIRECT ? own_slot(own) : b + B::BYTES;
         const int group = threadIdx.x / 128;
+        if (DIRECT) own = own + 1 == OWN_SLOTS ? 0 : own + 1;
         hold(sum);
         products_fence();
+        if (row0 + group * TILE < p.rows) {
 #pragma unroll
-        for (int order = PARTS - 1; order >= 0; order--)
+            for (int order = PARTS - 1; order >= 0; order--)
 #pragma unroll
-            for (int product = 0; product < CHUNK / 16; product++)
+                for (int product = 0; product < CHUNK / 16; product++)
 #pragma unroll
-                for (int i = COUNT - 1; i >= 0; i--) {
-                    if (order < i) continue;
-                    product_of_tiles<BF16, COLUMNS, true, true>(sum, A::describe(planes, i, group, product),
-                                                                B::describe(planes + A::BYTES, order - i, 0, product),
-                                                                adds);
-                    adds = true;
-                }
+                    for (int i = COUNT - 1; i >= 0; i--) {
+                        if (order < i) continue;
+                        product_of_tiles<BF16, COLUMNS, true, true>(sum, A::describe(a, i, group, product),
+                                                                    B::describe(b, order - i, 0, product), adds);
+                        adds = true;
+                    }
+        }
         products_commit();
     }
 
@@ -232,15 +287,15 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
 #pragma unroll
         for (int i = 0; ROUNDS && i < COLUMNS / 2; i++) total[i] = 0;
-        fetch(begin);
+        for (int i = 0; i < AHEAD; i++) copy();
         put(0);
-        fetch(begin + CHUNK);
+        copy();
         publish();
         int slot = 0;
         for (int64_t k = begin; k < end; k += CHUNK, slot ^= 1) {
             multiply(slot, !ROUNDS && k > begin);
             put(slot ^ 1);
-            fetch(k + 2 * CHUNK);
+            copy();
             finish();
             publish();
         }
@@ -290,7 +345,7 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 };
 
 template <typename T, int COLUMNS, int PARTS>
-__global__ void __launch_bounds__(THREADS, PARTS == 3 ? 1 : 2) steps_kernel(const __grid_constant__ rl_product_args p)
+__global__ void __launch_bounds__(THREADS<T>, 1) steps_kernel(const __grid_constant__ rl_product_args p)
 {
     let_later_start();
     await_earlier();
@@ -299,7 +354,7 @@ __global__ void __launch_bounds__(THREADS, PARTS == 3 ? 1 : 2) steps_kernel(cons
 
 template <typename T, int COLUMNS, int PARTS> rl_product_kernel_of pick()
 {
-    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), SLOTS * Sum<T, COLUMNS, PARTS>::SLOT, THREADS, ROWS,
+    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), Sum<T, COLUMNS, PARTS>::SHARED, THREADS<T>, ROWS<T>,
             COLUMNS};
 }
 

@@ -12,13 +12,15 @@ extern "C" {
 
 /*
  * What kernels know of their tensors.  Neat: whatever is in fours, of channels or of states, is whole and one access
- * in memory; and then all by time may be of one type, with one panel of states.
+ * in memory; and then all by time may be of one type, with one panel of states.  Mixed: x, z, dy and dz are bfloat16,
+ * and all else is float32, as the layer has it.
  */
 typedef enum rl_s6_back_form {
     RL_S6_BACK_ANY,
     RL_S6_BACK_NEAT,
     RL_S6_BACK_NEAT_F32,
     RL_S6_BACK_NEAT_BF16,
+    RL_S6_BACK_NEAT_MIXED,
     RL_S6_BACK_FORMS
 } rl_s6_back_form;
 

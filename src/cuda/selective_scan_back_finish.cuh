@@ -110,8 +110,8 @@ template <typename Acc, int form> struct Finisher {
         if (!view.data) return;
         const int64_t to =
             first_row(args.scan, view, piece) + step * view.step + block.group * view.group + state * view.lane;
-        store_four<form>((char *)view.data + to * bytes_in<form>(view), view, neat || (view.wide && left >= 4),
-                         left < 4 ? (int)left : 4, sum);
+        store_four<form>((char *)view.data + to * bytes_in<form>(view, OF_B), view, OF_B,
+                         neat || (view.wide && left >= 4), left < 4 ? (int)left : 4, sum);
     }
 
     /* The same as the block's share of them. */

@@ -56,11 +56,11 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
     {
         const rl_s6_view &view = view_of(args, tensor);
         const int64_t lane = neat ? (int64_t)column : column * view.lane;
-        return rows.row[tensor][row] + lane * bytes_in<form>(view);
+        return rows.row[tensor][row] + lane * bytes_in<form>(view, tensor);
     }
-    __device__ int64_t stride(const rl_s6_view &view) const
+    __device__ int64_t stride(const rl_s6_view &view, int tensor) const
     {
-        return view.step * count * bytes_in<form>(view);
+        return view.step * count * bytes_in<form>(view, tensor);
     }
 
     /* The quads of steps below `steps`; of the others nothing is read. */
@@ -72,17 +72,17 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
             if (left > 0 && row + i * count < steps)
-                raw[i] = load_raw<form>(Acc(), from + i * stride(view), view, neat || full, left);
+                raw[i] = load_raw<form>(Acc(), from + i * stride(view, tensor), view, tensor, neat || full, left);
         }
     }
     __device__ void unpack_quad(const Raw<Acc> &raw, int tensor, Acc (&to)[4]) const
     {
-        unpack<form>(raw, view_of(args, tensor), neat || full, to);
+        unpack<form>(raw, view_of(args, tensor), tensor, neat || full, to);
     }
     __device__ void store(const Rows &rows, int tensor, int i, const Acc (&from)[4]) const
     {
         const rl_s6_view &view = view_of(args, tensor);
-        store_four<form>(quad_of(rows, tensor) + i * stride(view), view, neat || full, left, from);
+        store_four<form>(quad_of(rows, tensor) + i * stride(view, tensor), view, tensor, neat || full, left, from);
     }
 
     /* δ and its slope from what is stored. */
@@ -193,9 +193,9 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !flows)) return {};
-        const char *from = rows.row[OF_B + kind][at % count] + at / count * stride(view);
-        return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view), view,
-                              is_whole_input(view, there), there < STATES ? (int)there : STATES);
+        const char *from = rows.row[OF_B + kind][at % count] + at / count * stride(view, OF_B);
+        return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view, OF_B), view,
+                              OF_B, is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
     /* Each lane's states in `orders` orders. */
     template <int orders>
@@ -205,7 +205,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         const int at = i / LANES % size, kind = i / (LANES * size);
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         Acc value[STATES];
-        unpack<form>(raw, view, is_whole_input(view, states_from(panel, i)), value);
+        unpack<form>(raw, view, OF_B, is_whole_input(view, states_from(panel, i)), value);
         Acc(*to)[PANEL] = kind ? C[at] : B[at];
 #pragma unroll
         for (int order = 0; order < orders; order++) {
@@ -233,10 +233,10 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         for (int tensor = OF_X; tensor <= OF_Z; tensor++) {
             const rl_s6_view &view = view_of(args, tensor);
             if (left <= 0 || !view.data || (tensor >= OF_DY && !flows)) continue;
-            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view);
+            const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view, tensor);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)
-                if (row + i * count < steps) fetch_ahead(from + i * stride(view));
+                if (row + i * count < steps) fetch_ahead(from + i * stride(view, tensor));
         }
     }
 };

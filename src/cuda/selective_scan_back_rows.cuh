@@ -39,15 +39,20 @@ __host__ __device__ constexpr bool is_neat(int form)
 }
 __host__ __device__ constexpr bool has_one_panel(int form)
 {
-    return form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16;
+    return form >= RL_S6_BACK_NEAT_F32;
 }
-template <int form> __device__ inline int dtype_of(const rl_s6_view &view)
+__host__ __device__ constexpr bool is_brain(int form, int tensor)
 {
-    return form == RL_S6_BACK_NEAT_F32 ? (int)RILL_F32 : form == RL_S6_BACK_NEAT_BF16 ? (int)RILL_BF16 : view.dtype;
+    return form == RL_S6_BACK_NEAT_BF16 || (form == RL_S6_BACK_NEAT_MIXED &&
+                                            (tensor == OF_X || tensor == OF_DY || tensor == OF_Z || tensor == OF_DZ));
 }
-template <int form> __device__ inline int bytes_in(const rl_s6_view &view)
+template <int form> __device__ inline int dtype_of(const rl_s6_view &view, int tensor)
 {
-    return form == RL_S6_BACK_NEAT_F32 ? 4 : form == RL_S6_BACK_NEAT_BF16 ? 2 : bytes_of(view);
+    return !has_one_panel(form) ? view.dtype : is_brain(form, tensor) ? (int)RILL_BF16 : (int)RILL_F32;
+}
+template <int form> __device__ inline int bytes_in(const rl_s6_view &view, int tensor)
+{
+    return !has_one_panel(form) ? bytes_of(view) : is_brain(form, tensor) ? 2 : 4;
 }
 
 /*
@@ -109,9 +114,10 @@ __device__ __attribute__((noinline)) void store_one(void *data, int dtype, int64
 
 /* `full`: there are four, and they are one access.  Otherwise they come one by one, in the accumulation type. */
 template <int form>
-__device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view &view, bool full, int count)
+__device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view &view, int tensor, bool full,
+                                      int count)
 {
-    if (full && dtype_of<form>(view) == RILL_F32) return {*(const uint4 *)data};
+    if (full && dtype_of<form>(view, tensor) == RILL_F32) return {*(const uint4 *)data};
     if (full) {
         const uint2 two = *(const uint2 *)data;
         return {make_uint4(two.x, two.y, 0, 0)};
@@ -123,7 +129,7 @@ __device__ inline Raw<float> load_raw(float, const void *data, const rl_s6_view 
                        __float_as_uint(one[3]))};
 }
 template <int form>
-__device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_view &view, bool full, int count)
+__device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_view &view, int, bool full, int count)
 {
     Raw<double> raw;
     if (full && view.dtype == RILL_F64) {
@@ -135,16 +141,17 @@ __device__ inline Raw<double> load_raw(double, const void *data, const rl_s6_vie
     return raw;
 }
 
-template <int form> __device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, bool, double (&to)[4])
+template <int form>
+__device__ inline void unpack(const Raw<double> &raw, const rl_s6_view &, int, bool, double (&to)[4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++) to[k] = raw.value[k];
 }
 template <int form>
-__device__ inline void unpack(const Raw<float> &raw, const rl_s6_view &view, bool full, float (&to)[4])
+__device__ inline void unpack(const Raw<float> &raw, const rl_s6_view &view, int tensor, bool full, float (&to)[4])
 {
     const uint32_t word[4] = {raw.bits.x, raw.bits.y, raw.bits.z, raw.bits.w};
-    const int dtype = dtype_of<form>(view);
+    const int dtype = dtype_of<form>(view, tensor);
     if (!full || dtype == RILL_F32) {
 #pragma unroll
         for (int k = 0; k < 4; k++) to[k] = __uint_as_float(word[k]);
@@ -183,10 +190,11 @@ __device__ inline void store_whole(void *data, const double (&from)[4], int)
 }
 
 template <int form, typename Acc>
-__device__ inline void store_four(void *data, const rl_s6_view &view, bool full, int count, const Acc (&from)[4])
+__device__ inline void store_four(void *data, const rl_s6_view &view, int tensor, bool full, int count,
+                                  const Acc (&from)[4])
 {
     if (full && (sizeof(Acc) == 4 || view.dtype == RILL_F64)) {
-        store_whole(data, from, dtype_of<form>(view));
+        store_whole(data, from, dtype_of<form>(view, tensor));
         return;
     }
 #pragma unroll

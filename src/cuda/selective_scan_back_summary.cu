@@ -266,6 +266,8 @@ template <bool split> const void *kernel_of(bool f64, rl_s6_back_form form)
         return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT_F32>>();
     case RL_S6_BACK_NEAT_BF16:
         return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT_BF16>>();
+    case RL_S6_BACK_NEAT_MIXED:
+        return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT_MIXED>>();
     case RL_S6_BACK_NEAT:
         return kernel_address<summary_kernel<float, split, RL_S6_BACK_NEAT>>();
     default:

@@ -384,6 +384,8 @@ const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form)
         return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_F32>>();
     case RL_S6_BACK_NEAT_BF16:
         return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_BF16>>();
+    case RL_S6_BACK_NEAT_MIXED:
+        return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT_MIXED>>();
     case RL_S6_BACK_NEAT:
         return kernel_address<walk_kernel<float, RL_S6_BACK_NEAT>>();
     default:

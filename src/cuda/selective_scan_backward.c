@@ -100,14 +100,20 @@ static bool all_neat(const rl_s6_back_args *args)
     return args->scan.wide && args->scan.group_channels % 4 == 0 && args->scan.states % 4 == 0;
 }
 
+/* Whether x, z and their outputs' gradients are of one type, and what the layer makes of x by products of another. */
+static bool are_of_types(const rl_s6_back_args *args, rill_dtype outer, rill_dtype inner)
+{
+    const rl_s6_view *views[] = {&args->scan.x,     &args->scan.z, &args->dy,     &args->dz,
+                                 &args->scan.delta, &args->scan.B, &args->scan.C, &args->dx,
+                                 &args->ddelta,     &args->dB,     &args->dC};
+    for (int i = 0; i < 11; i++)
+        if (views[i]->data && views[i]->dtype != (int32_t)(i < 4 ? outer : inner)) return false;
+    return true;
+}
+
 static bool all_of_type(const rl_s6_back_args *args, rill_dtype dtype)
 {
-    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->scan.z, &args->scan.B,
-                                 &args->scan.C, &args->dy,         &args->dx,     &args->ddelta,
-                                 &args->dz,     &args->dB,         &args->dC};
-    for (int i = 0; i < 11; i++)
-        if (views[i]->data && views[i]->dtype != (int32_t)dtype) return false;
-    return true;
+    return are_of_types(args, dtype, dtype);
 }
 
 static rl_s6_back_form form_of(const rl_s6_back_args *args)
@@ -115,7 +121,8 @@ static rl_s6_back_form form_of(const rl_s6_back_args *args)
     if (!all_neat(args)) return RL_S6_BACK_ANY;
     if (args->scan.states == 0 || args->scan.states > RL_S6_PANEL) return RL_S6_BACK_NEAT;
     if (all_of_type(args, RILL_F32)) return RL_S6_BACK_NEAT_F32;
-    return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
+    if (all_of_type(args, RILL_BF16)) return RL_S6_BACK_NEAT_BF16;
+    return are_of_types(args, RILL_BF16, RILL_F32) ? RL_S6_BACK_NEAT_MIXED : RL_S6_BACK_NEAT;
 }
 
 static bool is_f64(const rl_s6_back_args *args)
