@@ -26,6 +26,10 @@ typedef enum rl_s6_back_form {
 const void *rl_s6_back_summary_kernel(bool f64, bool split, rl_s6_back_form form);
 size_t rl_s6_back_summary_shared(bool f64);
 
+/* The summaries of neat tensors all of one type, float32 or bfloat16, and one panel of states. */
+const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form);
+size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form);
+
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);
 

@@ -118,6 +118,12 @@ static rl_s6_back_form form_of(const rl_s6_back_args *args)
     return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
 }
 
+/* Whether the summaries have a kernel of their own for that. */
+static bool is_typed(rl_s6_back_form form)
+{
+    return form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16;
+}
+
 static bool is_f64(const rl_s6_back_args *args)
 {
     return args->scan.x.dtype == RILL_F64;
@@ -271,6 +277,8 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
+        if (error == cudaSuccess && is_typed(form))
+            error = rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form), rl_s6_back_summary_neat_shared(form));
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
         if (error == cudaSuccess)
@@ -278,6 +286,19 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
                                   rl_s6_back_short_shared(f64, rl_s6_back_short_steps(f64)));
     }
     return error;
+}
+
+static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const rl_s6_back_form form = (rl_s6_back_form)args->form;
+    const bool f64 = is_f64(args), typed = is_typed(form);
+    return launch(context, args,
+                  typed ? rl_s6_back_summary_neat_kernel(form)
+                        : rl_s6_back_summary_kernel(f64, scan->chunks > 1, form),
+                  scan->tasks, scan->block_channels * RL_S6_BACK_SUMMARY_THREADS,
+                  typed ? rl_s6_back_summary_neat_shared(form) : rl_s6_back_summary_shared(f64),
+                  "selective_scan_backward: launch of the summaries");
 }
 
 /* All but the parameters' and groups' sums. */
@@ -288,10 +309,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const int threads = scan->block_channels * RL_S6_BACK_CHANNEL_THREADS, carrying = 128;
     const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
     rill_status status = RILL_OK;
-    if (!args->whole)
-        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form),
-                        scan->tasks, scan->block_channels * RL_S6_BACK_SUMMARY_THREADS,
-                        rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
+    if (!args->whole) status = launch_summaries(context, args);
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");

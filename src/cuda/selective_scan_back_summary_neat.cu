@@ -1,0 +1,500 @@
+/*
+ * The first kernel of the selective scan's gradients (selective_scan_back_summary.cu tells what it makes) for neat
+ * tensors of types that are known, and one panel of states.  A block takes a chunk of up to 64 channels, a span of
+ * two tiles at a time: all threads prepare its steps, each those of four channels and two steps that it has copied
+ * itself, and then walk it:
+ *
+ *     warp   = 8 channels x 4 lanes with 4 states each
+ *
+ * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough: a warp leaves out the spans that
+ * could not change a bit of it.
+ */
+#include <machine/kernel.cuh>
+
+#include "s6_back_kernels.h"
+#include "selective_scan_back.cuh"
+
+using namespace selective_scan_back;
+
+namespace
+{
+
+constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
+constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
+constexpr int PART = 4; /* steps whose δ and du are read at a time */
+static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
+
+enum Read { DELTA, X, DY, Z, INPUT_B, INPUT_C, READ };
+
+struct alignas(16) TwoSteps {
+    float delta[2], input[2];
+};
+
+template <typename T, typename U> struct Tiles {
+    TwoSteps step[PAIRS][COLUMNS];
+    Four<float> du[SPAN / PART][COLUMNS];
+    alignas(16) float B[SPAN][PANEL], C[SPAN][PANEL];
+    Quad<U> raw_delta[2][THREADS_OF_ALL], raw_B[SPAN * LANES], raw_C[SPAN * LANES];
+    Quad<T> raw_x[2][THREADS_OF_ALL], raw_dy[2][THREADS_OF_ALL], raw_z[2][THREADS_OF_ALL];
+    Parameters<float> vectors;
+    int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
+    unsigned largest[2][2];            /* |du| and |C| of a span and the next, as bits */
+    const char *row[READ][PAIRS]; /* of every other step of the next span to copy, from the block's first number */
+};
+
+__device__ inline void copy_quad(Quad<float> &to, const char *from, bool given)
+{
+    copy_async_16(&to, from, given ? 16 : 0);
+}
+template <typename T> __device__ inline void copy_quad(Quad<T> &to, const char *from, bool given)
+{
+    copy_async(&to, (const uint64_t *)from, given);
+}
+
+/* Where a step of a channel lies: so that neither fours of channels nor neighbours meet in a bank. */
+__device__ inline int place_of_column(int column)
+{
+    return column ^ (column / 8 & 3);
+}
+
+template <typename T, typename U> struct Summary {
+    const rl_s6_back_args &args;
+    const Chunk &chunk;
+    const Block &block;
+    Tiles<T, U> &tiles;
+    bool split, backs; /* there are chunks; this one's way back is wanted */
+
+    /* Of the thread that prepares. */
+    int pair, quad; /* its steps, its first channel */
+
+    /* Of the thread that walks. */
+    int lane, order, column;
+    float rate[STATES], h[STATES], back[STATES], deltas;
+    float *kept, *sums; /* of the tile that is walked */
+
+    __device__ Summary(const rl_s6_back_args &args, const Chunk &chunk, const Block &block, Tiles<T, U> &tiles)
+        : args(args), chunk(chunk), block(block), tiles(tiles), split(args.scan.chunks > 1), h{}, back{}, deltas(0)
+    {
+        backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */
+        const int quads = args.scan.block_channels / 4, in_warp = threadIdx.x & 31;
+        pair = threadIdx.x / quads;
+        quad = threadIdx.x % quads * 4;
+        lane = in_warp / 2 % LANES;
+        order = in_warp / 8;
+        column = threadIdx.x / 32 * WARP_COLUMNS + in_warp % 2 + 2 * order;
+    }
+
+    __device__ bool prepares() const
+    {
+        return quad < block.channels;
+    }
+    __device__ bool exists() const
+    {
+        return column < block.channels;
+    }
+    __device__ int64_t channel() const
+    {
+        return block.channel + column;
+    }
+    __device__ bool has_gradients() const
+    {
+        return backs && args.dy.data;
+    }
+
+    __device__ const rl_s6_view &view_read(int which) const
+    {
+        return which == DELTA     ? args.scan.delta
+               : which == X       ? args.scan.x
+               : which == DY      ? args.dy
+               : which == Z       ? args.scan.z
+               : which == INPUT_B ? args.scan.B
+                                  : args.scan.C;
+    }
+    __device__ static int size_of(int which)
+    {
+        return which == X || which == DY || which == Z ? sizeof(T) : sizeof(U);
+    }
+    __device__ void find_rows() const
+    {
+        for (int i = threadIdx.x; i < READ * PAIRS; i += blockDim.x) {
+            const int which = i / PAIRS;
+            const rl_s6_view &view = view_read(which);
+            const int64_t first = which >= INPUT_B ? block.group * view.group : block.channel;
+            const int64_t at = first_row(args.scan, view, chunk.piece) + 2 * (i % PAIRS) * view.step + first;
+            tiles.row[which][i % PAIRS] = (const char *)view.data + at * size_of(which);
+        }
+    }
+    __device__ void move_rows() const
+    {
+        for (int i = threadIdx.x; i < READ * PAIRS; i += blockDim.x)
+            tiles.row[i / PAIRS][i % PAIRS] += SPAN * view_read(i / PAIRS).step * size_of(i / PAIRS);
+    }
+
+    template <typename E>
+    __device__ void copy_steps(Quad<E> (*to)[THREADS_OF_ALL], int which, const rl_s6_view &view, int steps) const
+    {
+        const char *const from = tiles.row[which][pair] + quad * (int)sizeof(E);
+        const bool there = prepares();
+        copy_quad(to[0][threadIdx.x], from, there && 2 * pair < steps);
+        copy_quad(to[1][threadIdx.x], from + view.step * (int64_t)sizeof(E), there && 2 * pair + 1 < steps);
+    }
+    __device__ void copy_states(Quad<U> *to, int which, const rl_s6_view &view, int steps) const
+    {
+        for (int i = threadIdx.x; i < SPAN * LANES; i += blockDim.x) {
+            const int t = i / LANES, state = i % LANES * STATES;
+            const char *const from = tiles.row[which][t / 2] + state * (int)sizeof(U);
+            copy_quad(to[i], t % 2 ? from + view.step * (int64_t)sizeof(U) : from,
+                      state < args.scan.states && t < steps);
+        }
+    }
+    /* The next span, which has so many steps. */
+    __device__ void copy(int64_t left) const
+    {
+        const int steps = left < SPAN ? (int)left : SPAN;
+        copy_steps(tiles.raw_delta, DELTA, args.scan.delta, steps);
+        copy_steps(tiles.raw_x, X, args.scan.x, steps);
+        copy_states(tiles.raw_B, INPUT_B, args.scan.B, steps);
+        if (has_gradients()) {
+            copy_steps(tiles.raw_dy, DY, args.dy, steps);
+            if (args.scan.z.data) copy_steps(tiles.raw_z, Z, args.scan.z, steps);
+            copy_states(tiles.raw_C, INPUT_C, args.scan.C, steps);
+        }
+        close_copies();
+    }
+
+    /* Step sizes from what is stored and their bias; whether they are surely tame. */
+    __device__ bool size_steps(float (&value)[8]) const
+    {
+        float size = 0, least = 0;
+        if (args.scan.softplus) {
+#pragma unroll
+            for (int k = 0; k < 8; k++) size = fmaxf(size, fabsf(value[k]));
+            if (size > SMALL) {
+#pragma unroll
+                for (int k = 0; k < 8; k++) value[k] = soften_rare(value[k]).x;
+            } else {
+#pragma unroll
+                for (int k = 0; k < 8; k++) value[k] = softplus_of_small(value[k]);
+            }
+            if (!args.clamps) return size <= SMALL;
+        }
+        if (args.clamps) {
+            const float low = (float)args.scan.delta_min, high = (float)args.scan.delta_max;
+#pragma unroll
+            for (int k = 0; k < 8; k++) value[k] = value[k] < low ? low : value[k] > high ? high : value[k];
+        }
+        size = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            least = fminf(least, value[k]);
+            size += fabsf(value[k]);
+        }
+        return least >= 0 && size <= Limits<float>::tame;
+    }
+
+    /* Notes what the fast order cannot take. */
+    __device__ void note_wild(int64_t tile, const float (&size)[8], const float (&input)[8], const float (&du)[8])
+    {
+        const int own =
+            tile + pair / (TILE / 2) < RL_S6_BACK_NONE ? (int)(tile + pair / (TILE / 2)) : RL_S6_BACK_NONE - 1;
+#pragma unroll
+        for (int k = 0; k < 8; k++) {
+            if (!is_tame(size[k], input[k])) atomicMin(&tiles.first[quad + k % 4], own);
+            if (!is_tame(size[k], du[k])) atomicOr(&tiles.wild[quad + k % 4], RL_S6_BACK_WILD_GRADIENTS);
+        }
+    }
+
+    __device__ void prepare_gradients(float (&du)[8], unsigned &largest) const
+    {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<T> raw = tiles.raw_dy[i][threadIdx.x];
+#pragma unroll
+            for (int c = 0; c < 4; c++) du[i * 4 + c] = widen(raw.get(c));
+            if (!args.scan.z.data) continue;
+            const Quad<T> gates = tiles.raw_z[i][threadIdx.x];
+#pragma unroll
+            for (int c = 0; c < 4; c++) du[i * 4 + c] *= gate(widen(gates.get(c)));
+        }
+        float most = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++) most = fmaxf(most, fabsf(du[k]));
+        largest = __float_as_uint(most);
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            float2 *const to = (float2 *)&tiles.du[pair / 2][place_of_column(quad + c)];
+            to[pair & 1] = make_float2(du[c], du[4 + c]);
+        }
+    }
+
+    /* A quad of B or C.  Answers its largest number, as bits: a NaN is larger than all. */
+    __device__ static unsigned put_states(const Quad<U> &raw, float *to)
+    {
+        Four<float> four;
+        unsigned largest = 0;
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            four.state[k] = widen(raw.get(k));
+            const unsigned bits = __float_as_uint(four.state[k]) & 0x7fffffffu;
+            largest = bits > largest ? bits : largest;
+        }
+        *(Four<float> *)to = four;
+        return largest;
+    }
+
+    __device__ void prepare_steps(int64_t tile, int steps, unsigned &largest)
+    {
+        const Four<float> bias = *(const Four<float> *)&tiles.vectors.bias[quad];
+        float size[8], input[8], du[8] = {};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<U> raw = tiles.raw_delta[i][threadIdx.x];
+#pragma unroll
+            for (int c = 0; c < 4; c++) size[i * 4 + c] = widen(raw.get(c)) + bias.state[c];
+        }
+        bool tame = size_steps(size);
+        if (steps < SPAN || !prepares()) { /* what does not exist does nothing */
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                if (!prepares() || 2 * pair + k / 4 >= steps) size[k] = 0;
+        }
+        float sum = 0; /* NaN and infinity stay in it */
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<T> raw = tiles.raw_x[i][threadIdx.x];
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                input[i * 4 + c] = size[i * 4 + c] * widen(raw.get(c));
+                sum += fabsf(input[i * 4 + c]);
+            }
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            tiles.step[pair][place_of_column(quad + c)] = {{size[c], size[4 + c]}, {input[c], input[4 + c]}};
+        if (has_gradients()) {
+            prepare_gradients(du, largest);
+#pragma unroll
+            for (int k = 0; k < 8; k++) sum += fabsf(du[k]);
+        }
+        if (!tame || !(sum <= Limits<float>::tame)) note_wild(tile, size, input, du);
+    }
+
+    /* Turns what has been copied into the stage. */
+    __device__ void prepare(int64_t tile, int steps)
+    {
+        unsigned largest_du = 0, largest_C = 0;
+        prepare_steps(tile, steps, largest_du);
+        for (int i = threadIdx.x; i < SPAN * LANES; i += blockDim.x) {
+            put_states(tiles.raw_B[i], &tiles.B[0][0] + i * STATES);
+            if (has_gradients()) largest_C = max(largest_C, put_states(tiles.raw_C[i], &tiles.C[0][0] + i * STATES));
+        }
+        if (!has_gradients()) return;
+        largest_du = __reduce_max_sync(~0u, largest_du);
+        largest_C = __reduce_max_sync(~0u, largest_C);
+        if (threadIdx.x % 32 != 0) return;
+        atomicMax(&tiles.largest[tile / 2 & 1][0], largest_du);
+        atomicMax(&tiles.largest[tile / 2 & 1][1], largest_C);
+    }
+
+    /* What a span makes of zero. */
+    struct Local {
+        float h[STATES], product[STATES], gradient[STATES], sum;
+    };
+
+    template <bool going> __device__ void walk_tile(int half, Local &local) const
+    {
+        const TwoSteps *pairs = &tiles.step[half * TILE / 2][place_of_column(column)];
+        const Four<float> *gradients = &tiles.du[half * TILE / PART][place_of_column(column)];
+        const float *b_row = &tiles.B[half * TILE][lane * STATES], *c_row = &tiles.C[half * TILE][lane * STATES];
+#pragma unroll 2
+        for (int part = 0; part < TILE / PART; part++) {
+            const TwoSteps two[2] = {pairs[0], pairs[COLUMNS]};
+            Four<float> du = {};
+            if (going) du = *gradients;
+#pragma unroll
+            for (int t = 0; t < PART; t++) {
+                const float size = two[t / 2].delta[t % 2], input = two[t / 2].input[t % 2];
+                const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
+                Four<float> c = {};
+                if (going) c = *(const Four<float> *)(c_row + t * PANEL);
+                local.sum += size;
+#pragma unroll
+                for (int k = 0; k < STATES; k++) {
+                    const float decay = rough_decay(size, rate[k]);
+                    local.h[k] = fmaf(decay, local.h[k], input * b.state[k]);
+                    if (!going) continue;
+                    local.product[k] *= decay;
+                    local.gradient[k] = fmaf(local.product[k], du.state[t] * c.state[k], local.gradient[k]);
+                }
+            }
+            pairs += 2 * COLUMNS;
+            gradients += COLUMNS;
+            b_row += PART * PANEL;
+            c_row += PART * PANEL;
+        }
+    }
+
+    /* States as the walk back holds them: slot i is state i ^ order. */
+    __device__ void store_states(float *to, const float (&from)[STATES]) const
+    {
+        Four<float> four;
+        float turned[STATES];
+#pragma unroll
+        for (int k = 0; k < STATES; k++) turned[k] = order & 1 ? from[k ^ 1] : from[k];
+#pragma unroll
+        for (int k = 0; k < STATES; k++) four.state[k] = order & 2 ? turned[k ^ 2] : turned[k];
+        *(Four<float> *)to = four;
+    }
+    /* Numbers from row to row of such, and the thread's first. */
+    __device__ int64_t row_size() const
+    {
+        return args.scan.blocks * blockDim.x * STATES;
+    }
+    __device__ int64_t place(int64_t row) const
+    {
+        const int own = (column / WARP_COLUMNS & 1) ^ lane / 2;
+        const int thread = column / WARP * 32 + (int)(threadIdx.x & 31);
+        return row * row_size() + ((block.number * OWN + own) * (int)(blockDim.x / OWN) + thread) * STATES;
+    }
+
+    /* Whether a span may change a bit of what runs against time, for any chain of the warp. */
+    __device__ bool may_change(int parity, const float (&before)[STATES]) const
+    {
+        const float largest =
+            (float)SPAN * __uint_as_float(tiles.largest[parity][0]) * __uint_as_float(tiles.largest[parity][1]);
+        bool may = false;
+#pragma unroll
+        for (int k = 0; k < STATES; k++) may = may || !(before[k] * largest <= 0x1p-27f * fabsf(back[k]));
+        return __any_sync(~0u, may && exists() && lane * STATES < args.scan.states);
+    }
+
+    __device__ void keep(int64_t tile, const float (&states)[STATES], float sum)
+    {
+        kept += row_size();
+        sums += args.scan.channels;
+        if (tile >= chunk.tiles) return;
+        store_states(kept, states);
+        if (lane == 0 && exists()) *sums = sum;
+    }
+
+    template <bool going> __device__ void walk(int64_t tile, Local &local)
+    {
+        walk_tile<going>(0, local);
+        float middle[STATES];
+#pragma unroll
+        for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], local.sum), h[k], local.h[k]);
+        keep(tile + 1, middle, deltas + local.sum);
+        walk_tile<going>(1, local);
+    }
+
+    /* Answers its sum of step sizes. */
+    __device__ float walk_span(int64_t tile)
+    {
+        Local local = {};
+        float before[STATES];
+        bool going = false;
+        if (backs) {
+#pragma unroll
+            for (int k = 0; k < STATES; k++) {
+                local.product[k] = 1;
+                before[k] = distant_decay(rate[k], deltas);
+            }
+            going = may_change(tile / 2 & 1, before);
+        }
+        if (going)
+            walk<true>(tile, local);
+        else
+            walk<false>(tile, local);
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            h[k] = fmaf(long_decay(rate[k], local.sum), h[k], local.h[k]);
+            if (going) back[k] = fmaf(before[k], local.gradient[k], back[k]);
+        }
+        deltas += local.sum;
+        keep(tile + 2, h, deltas);
+        return local.sum;
+    }
+
+    __device__ void begin()
+    {
+        const int64_t row = chunk.kept;
+        tiles.vectors.load(args.scan, block);
+        find_rows();
+        kept = (float *)args.kept + place(row);
+        sums = (float *)args.kept_sums + row * args.scan.channels + channel();
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            const int64_t state = lane * STATES + k;
+            rate[k] = exists() && state < args.scan.states ? rate_of(load_A<float>(args.scan, channel(), state)) : 0;
+        }
+        for (int k = threadIdx.x; k < args.scan.block_channels; k += blockDim.x) {
+            tiles.first[k] = RL_S6_BACK_NONE;
+            tiles.wild[k] = 0;
+        }
+        if (threadIdx.x < 4) (&tiles.largest[0][0])[threadIdx.x] = 0;
+    }
+
+    __device__ void run()
+    {
+        double total = 0;
+        begin();
+        __syncthreads(); /* rows are known, and notes clear */
+        copy(chunk.piece.count);
+        for (int64_t tile = 0; tile < chunk.tiles; tile += 2) {
+            const int64_t left = chunk.piece.count - tile * TILE;
+            wait_copies<0>();
+            __syncthreads(); /* all copies are there, and all have left the stage before */
+            prepare(tile, left < SPAN ? (int)left : SPAN);
+            move_rows();
+            __syncthreads(); /* the stage is prepared, and what has been copied is free */
+            if (left > SPAN) copy(left - SPAN);
+            if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
+            total += walk_span(tile);
+        }
+        __syncthreads(); /* notes are complete */
+        finish(total);
+    }
+
+    __device__ void finish(double total) const
+    {
+        const int64_t row = chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
+        if (split) {
+            store_states((float *)args.ends + place(row), h);
+            store_states((float *)args.backs + place(row), back);
+            if (lane == 0 && exists()) args.step_sums[row * args.scan.channels + channel()] = total;
+        }
+        for (int k = threadIdx.x; k < block.channels; k += blockDim.x)
+            args.wild[row * args.scan.channels + block.channel + k] = tiles.first[k] | tiles.wild[k];
+    }
+};
+
+template <typename T, typename U>
+__global__ void __launch_bounds__(THREADS_OF_ALL, 3) summary_kernel(const __grid_constant__ rl_s6_back_args args)
+{
+    Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
+    await_earlier();
+    let_later_start();
+    const int64_t pieces = args.scan.sequences * args.scan.blocks;
+    for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
+        /* The first chunks, which are less work, come last. */
+        const int64_t chunks_before = task / pieces, piece = task - chunks_before * pieces;
+        const int64_t sequence = piece / args.scan.blocks;
+        const Block block = locate_block(args.scan, piece - sequence * args.scan.blocks);
+        const Chunk chunk = locate_chunk(args.scan, sequence, args.scan.chunks - 1 - chunks_before);
+        Summary<T, U>(args, chunk, block, tiles).run();
+        __syncthreads(); /* before the next task clears the notes */
+    }
+}
+
+} // namespace
+
+const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form)
+{
+    if (form == RL_S6_BACK_NEAT_BF16) return kernel_address<summary_kernel<bf16, bf16>>();
+    return kernel_address<summary_kernel<float, float>>();
+}
+
+size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form)
+{
+    return form == RL_S6_BACK_NEAT_BF16 ? sizeof(Tiles<bf16, bf16>) : sizeof(Tiles<float, float>);
+}
