@@ -307,11 +307,11 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     const rl_s6_args *scan = &args->scan;
     const bool f64 = is_f64(args), split = scan->chunks > 1;
     const int threads = scan->block_channels * RL_S6_BACK_CHANNEL_THREADS, carrying = 128;
-    const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
+    const int64_t lanes = scan->sequences * rl_s6_back_matrix(scan) / RL_S6_OWN * (split ? 2 : 1);
     rill_status status = RILL_OK;
     if (!args->whole) status = launch_summaries(context, args);
-    if (!args->whole && status == RILL_OK)
-        status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
+    if (!args->whole && scan->states > 0 && status == RILL_OK)
+        status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(lanes, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
     if (status != RILL_OK) return status;
     return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
