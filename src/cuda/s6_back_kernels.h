@@ -37,10 +37,8 @@ const void *rl_s6_back_carry_kernel(bool f64);
 const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form);
 size_t rl_s6_back_walk_shared(bool f64);
 
-/* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a
- * block. */
-const void *rl_s6_back_sum_kernel(bool f64);
-const void *rl_s6_back_parameters_kernel(bool f64);
+/* Sums of dB and dC over blocks of channels, in the first blocks; of the parameters' gradients over pieces. */
+const void *rl_s6_back_sums_kernel(bool f64);
 
 /* All of it for a few short sequences: a block a sequence of two channels; then the sums.  `floats`: all tensors by
  * time are float32. */

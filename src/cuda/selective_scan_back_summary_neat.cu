@@ -1,14 +1,15 @@
 /*
  * The first kernel of the selective scan's gradients (selective_scan_back_summary.cu tells what it makes) for neat
  * tensors of types that are known, and one panel of states.  A block takes a chunk of up to 64 channels, a span of
- * two tiles at a time: all threads prepare its steps, each those of four channels and two steps that it has copied
- * itself, and then walk it:
+ * two tiles at a time, whose rows the copy engine has brought: all threads prepare its steps, each those of four
+ * channels and two steps, and then walk it:
  *
  *     warp   = 8 channels x 4 lanes with 4 states each
  *
  * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough: a warp leaves out the spans that
  * could not change a bit of it.
  */
+#include <machine/bulk.cuh>
 #include <machine/kernel.cuh>
 
 #include "s6_back_kernels.h"
@@ -30,26 +31,24 @@ struct alignas(16) TwoSteps {
     float delta[2], input[2];
 };
 
+/* A span's rows as they lie in memory. */
+template <typename T, typename U> struct alignas(128) Raw {
+    U delta[SPAN][COLUMNS];
+    T x[SPAN][COLUMNS], dy[SPAN][COLUMNS], z[SPAN][COLUMNS];
+    U B[SPAN][PANEL], C[SPAN][PANEL];
+};
+
 template <typename T, typename U> struct Tiles {
+    Raw<T, U> raw;
     TwoSteps step[PAIRS][COLUMNS];
     Four<float> du[SPAN / PART][COLUMNS];
     alignas(16) float B[SPAN][PANEL], C[SPAN][PANEL];
-    Quad<U> raw_delta[2][THREADS_OF_ALL], raw_B[SPAN * LANES], raw_C[SPAN * LANES];
-    Quad<T> raw_x[2][THREADS_OF_ALL], raw_dy[2][THREADS_OF_ALL], raw_z[2][THREADS_OF_ALL];
     Parameters<float> vectors;
     int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
     unsigned largest[2][2];            /* |du| and |C| of a span and the next, as bits */
-    const char *row[READ][PAIRS]; /* of every other step of the next span to copy, from the block's first number */
+    const char *row[READ][SPAN];       /* of the next span to copy, from the block's first number */
+    uint64_t copied;                   /* a barrier */
 };
-
-__device__ inline void copy_quad(Quad<float> &to, const char *from, bool given)
-{
-    copy_async_16(&to, from, given ? 16 : 0);
-}
-template <typename T> __device__ inline void copy_quad(Quad<T> &to, const char *from, bool given)
-{
-    copy_async(&to, (const uint64_t *)from, given);
-}
 
 /* Where a step of a channel lies: so that neither fours of channels nor neighbours meet in a bank. */
 __device__ inline int place_of_column(int column)
@@ -114,52 +113,54 @@ template <typename T, typename U> struct Summary {
     {
         return which == X || which == DY || which == Z ? sizeof(T) : sizeof(U);
     }
-    __device__ void find_rows() const
+    __device__ bool reads(int which) const
     {
-        for (int i = threadIdx.x; i < READ * PAIRS; i += blockDim.x) {
-            const int which = i / PAIRS;
-            const rl_s6_view &view = view_read(which);
-            const int64_t first = which >= INPUT_B ? block.group * view.group : block.channel;
-            const int64_t at = first_row(args.scan, view, chunk.piece) + 2 * (i % PAIRS) * view.step + first;
-            tiles.row[which][i % PAIRS] = (const char *)view.data + at * size_of(which);
-        }
+        return which == DELTA || which == X || which == INPUT_B ||
+               (has_gradients() && (which != Z || args.scan.z.data));
     }
-    __device__ void move_rows() const
+    /* Bytes of a row of a tensor. */
+    __device__ int row_bytes(int which) const
     {
-        for (int i = threadIdx.x; i < READ * PAIRS; i += blockDim.x)
-            tiles.row[i / PAIRS][i % PAIRS] += SPAN * view_read(i / PAIRS).step * size_of(i / PAIRS);
+        return (which >= INPUT_B ? (int)args.scan.states : block.channels) * size_of(which);
+    }
+    __device__ char *raw_row(int which, int t) const
+    {
+        Raw<T, U> &raw = tiles.raw;
+        return which == DELTA     ? (char *)raw.delta[t]
+               : which == X       ? (char *)raw.x[t]
+               : which == DY      ? (char *)raw.dy[t]
+               : which == Z       ? (char *)raw.z[t]
+               : which == INPUT_B ? (char *)raw.B[t]
+                                  : (char *)raw.C[t];
     }
 
-    template <typename E>
-    __device__ void copy_steps(Quad<E> (*to)[THREADS_OF_ALL], int which, const rl_s6_view &view, int steps) const
+    /* A warp takes a tensor, a thread a row: it alone knows where that is. */
+    __device__ void find_rows() const
     {
-        const char *const from = tiles.row[which][pair] + quad * (int)sizeof(E);
-        const bool there = prepares();
-        copy_quad(to[0][threadIdx.x], from, there && 2 * pair < steps);
-        copy_quad(to[1][threadIdx.x], from + view.step * (int64_t)sizeof(E), there && 2 * pair + 1 < steps);
-    }
-    __device__ void copy_states(Quad<U> *to, int which, const rl_s6_view &view, int steps) const
-    {
-        for (int i = threadIdx.x; i < SPAN * LANES; i += blockDim.x) {
-            const int t = i / LANES, state = i % LANES * STATES;
-            const char *const from = tiles.row[which][t / 2] + state * (int)sizeof(U);
-            copy_quad(to[i], t % 2 ? from + view.step * (int64_t)sizeof(U) : from,
-                      state < args.scan.states && t < steps);
+        const int t = threadIdx.x % SPAN;
+        for (int which = threadIdx.x / SPAN; which < READ; which += blockDim.x / SPAN) {
+            const rl_s6_view &view = view_read(which);
+            const int64_t first = which >= INPUT_B ? block.group * view.group : block.channel;
+            const int64_t at = first_row(args.scan, view, chunk.piece) + t * view.step + first;
+            tiles.row[which][t] = (const char *)view.data + at * size_of(which);
         }
     }
-    /* The next span, which has so many steps. */
+    /* Sends for the next span, of which there are so many steps. */
     __device__ void copy(int64_t left) const
     {
-        const int steps = left < SPAN ? (int)left : SPAN;
-        copy_steps(tiles.raw_delta, DELTA, args.scan.delta, steps);
-        copy_steps(tiles.raw_x, X, args.scan.x, steps);
-        copy_states(tiles.raw_B, INPUT_B, args.scan.B, steps);
-        if (has_gradients()) {
-            copy_steps(tiles.raw_dy, DY, args.dy, steps);
-            if (args.scan.z.data) copy_steps(tiles.raw_z, Z, args.scan.z, steps);
-            copy_states(tiles.raw_C, INPUT_C, args.scan.C, steps);
+        const int steps = left < SPAN ? (int)left : SPAN, t = threadIdx.x % SPAN;
+        if (threadIdx.x == 0) {
+            int bytes = 0;
+            for (int which = 0; which < READ; which++)
+                if (reads(which)) bytes += row_bytes(which);
+            barrier_expect(&tiles.copied, steps * bytes);
         }
-        close_copies();
+        for (int which = threadIdx.x / SPAN; which < READ; which += blockDim.x / SPAN) {
+            if (!reads(which)) continue;
+            const char *&row = tiles.row[which][t];
+            if (t < steps) bytes_load(raw_row(which, t), row, row_bytes(which), &tiles.copied);
+            row += SPAN * view_read(which).step * size_of(which);
+        }
     }
 
     /* Step sizes from what is stored and their bias; whether they are surely tame. */
@@ -204,17 +205,31 @@ template <typename T, typename U> struct Summary {
         }
     }
 
-    __device__ void prepare_gradients(float (&du)[8], unsigned &largest) const
+    /* Whether the thread has all of its steps in a span, and its channels. */
+    __device__ bool has_all(int steps) const
+    {
+        return steps == SPAN && prepares();
+    }
+    __device__ bool has(int k, int steps) const
+    {
+        return prepares() && 2 * pair + k / 4 < steps;
+    }
+
+    __device__ void prepare_gradients(int steps, float (&du)[8], unsigned &largest) const
     {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const Quad<T> raw = tiles.raw_dy[i][threadIdx.x];
+            const Quad<T> raw = *(const Quad<T> *)&tiles.raw.dy[2 * pair + i][quad];
 #pragma unroll
             for (int c = 0; c < 4; c++) du[i * 4 + c] = widen(raw.get(c));
             if (!args.scan.z.data) continue;
-            const Quad<T> gates = tiles.raw_z[i][threadIdx.x];
+            const Quad<T> gates = *(const Quad<T> *)&tiles.raw.z[2 * pair + i][quad];
 #pragma unroll
             for (int c = 0; c < 4; c++) du[i * 4 + c] *= gate(widen(gates.get(c)));
+        }
+        if (!has_all(steps)) {
+#pragma unroll
+            for (int k = 0; k < 8; k++) du[k] = has(k, steps) ? du[k] : 0;
         }
         float most = 0;
 #pragma unroll
@@ -228,13 +243,14 @@ template <typename T, typename U> struct Summary {
     }
 
     /* A quad of B or C.  Answers its largest number, as bits: a NaN is larger than all. */
-    __device__ static unsigned put_states(const Quad<U> &raw, float *to)
+    __device__ static unsigned put_states(const U *from, bool given, float *to)
     {
+        const Quad<U> raw = *(const Quad<U> *)from;
         Four<float> four;
         unsigned largest = 0;
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
-            four.state[k] = widen(raw.get(k));
+            four.state[k] = given ? widen(raw.get(k)) : 0;
             const unsigned bits = __float_as_uint(four.state[k]) & 0x7fffffffu;
             largest = bits > largest ? bits : largest;
         }
@@ -248,31 +264,30 @@ template <typename T, typename U> struct Summary {
         float size[8], input[8], du[8] = {};
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const Quad<U> raw = tiles.raw_delta[i][threadIdx.x];
+            const Quad<U> raw = *(const Quad<U> *)&tiles.raw.delta[2 * pair + i][quad];
 #pragma unroll
             for (int c = 0; c < 4; c++) size[i * 4 + c] = widen(raw.get(c)) + bias.state[c];
         }
         bool tame = size_steps(size);
-        if (steps < SPAN || !prepares()) { /* what does not exist does nothing */
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<T> raw = *(const Quad<T> *)&tiles.raw.x[2 * pair + i][quad];
+#pragma unroll
+            for (int c = 0; c < 4; c++) input[i * 4 + c] = size[i * 4 + c] * widen(raw.get(c));
+        }
+        if (!has_all(steps)) { /* what does not exist does nothing */
 #pragma unroll
             for (int k = 0; k < 8; k++)
-                if (!prepares() || 2 * pair + k / 4 >= steps) size[k] = 0;
+                if (!has(k, steps)) size[k] = input[k] = 0;
         }
         float sum = 0; /* NaN and infinity stay in it */
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const Quad<T> raw = tiles.raw_x[i][threadIdx.x];
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                input[i * 4 + c] = size[i * 4 + c] * widen(raw.get(c));
-                sum += fabsf(input[i * 4 + c]);
-            }
-        }
+        for (int k = 0; k < 8; k++) sum += fabsf(input[k]);
 #pragma unroll
         for (int c = 0; c < 4; c++)
             tiles.step[pair][place_of_column(quad + c)] = {{size[c], size[4 + c]}, {input[c], input[4 + c]}};
         if (has_gradients()) {
-            prepare_gradients(du, largest);
+            prepare_gradients(steps, du, largest);
 #pragma unroll
             for (int k = 0; k < 8; k++) sum += fabsf(du[k]);
         }
@@ -285,8 +300,11 @@ template <typename T, typename U> struct Summary {
         unsigned largest_du = 0, largest_C = 0;
         prepare_steps(tile, steps, largest_du);
         for (int i = threadIdx.x; i < SPAN * LANES; i += blockDim.x) {
-            put_states(tiles.raw_B[i], &tiles.B[0][0] + i * STATES);
-            if (has_gradients()) largest_C = max(largest_C, put_states(tiles.raw_C[i], &tiles.C[0][0] + i * STATES));
+            const int t = i / LANES, state = i % LANES * STATES;
+            const bool given = t < steps && state < args.scan.states;
+            put_states(&tiles.raw.B[t][state], given, &tiles.B[t][state]);
+            if (has_gradients())
+                largest_C = max(largest_C, put_states(&tiles.raw.C[t][state], given, &tiles.C[t][state]));
         }
         if (!has_gradients()) return;
         largest_du = __reduce_max_sync(~0u, largest_du);
@@ -434,19 +452,20 @@ template <typename T, typename U> struct Summary {
         if (threadIdx.x < 4) (&tiles.largest[0][0])[threadIdx.x] = 0;
     }
 
-    __device__ void run()
+    /* `parity`: of the barrier's phase. */
+    __device__ void run(uint32_t &parity)
     {
         double total = 0;
         begin();
-        __syncthreads(); /* rows are known, and notes clear */
-        copy(chunk.piece.count);
+        __syncthreads(); /* notes are clear */
+        if (chunk.tiles > 0) copy(chunk.piece.count);
         for (int64_t tile = 0; tile < chunk.tiles; tile += 2) {
             const int64_t left = chunk.piece.count - tile * TILE;
-            wait_copies<0>();
-            __syncthreads(); /* all copies are there, and all have left the stage before */
+            barrier_wait(&tiles.copied, parity);
+            parity ^= 1;
+            __syncthreads(); /* all have left the stage before */
             prepare(tile, left < SPAN ? (int)left : SPAN);
-            move_rows();
-            __syncthreads(); /* the stage is prepared, and what has been copied is free */
+            __syncthreads(); /* the stage is prepared, and what has been copied is used up */
             if (left > SPAN) copy(left - SPAN);
             if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
             total += walk_span(tile);
@@ -472,6 +491,11 @@ template <typename T, typename U>
 __global__ void __launch_bounds__(THREADS_OF_ALL, 3) summary_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
+    if (threadIdx.x == 0) {
+        barrier_init(&tiles.copied, 1);
+        barrier_publish();
+    }
+    uint32_t parity = 0;
     await_earlier();
     let_later_start();
     const int64_t pieces = args.scan.sequences * args.scan.blocks;
@@ -481,7 +505,7 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3) summary_kernel(const __grid
         const int64_t sequence = piece / args.scan.blocks;
         const Block block = locate_block(args.scan, piece - sequence * args.scan.blocks);
         const Chunk chunk = locate_chunk(args.scan, sequence, args.scan.chunks - 1 - chunks_before);
-        Summary<T, U>(args, chunk, block, tiles).run();
+        Summary<T, U>(args, chunk, block, tiles).run(parity);
         __syncthreads(); /* before the next task clears the notes */
     }
 }

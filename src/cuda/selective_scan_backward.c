@@ -110,18 +110,32 @@ static bool all_of_type(const rl_s6_back_args *args, rill_dtype dtype)
     return true;
 }
 
+/* Whether rows from a block's first channel or state on are whole multiples of 16 bytes, and begin at one. */
+static bool is_in_rows(const rl_s6_back_args *args, const rl_s6_view *view)
+{
+    const int64_t size = (int64_t)rill_dtype_size((rill_dtype)view->dtype), unit = 16 / size;
+    return !view->data || ((uintptr_t)view->data % 16 == 0 && view->batch % unit == 0 && view->step % unit == 0 &&
+                           view->group % unit == 0 && args->scan.group_channels % unit == 0);
+}
+
+/* Whether the summaries' own kernel for neat tensors can take these. */
+static bool is_typed(const rl_s6_back_args *args)
+{
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->scan.z,
+                                 &args->dy,     &args->scan.B,     &args->scan.C};
+    const int64_t unit = args->form == RL_S6_BACK_NEAT_F32 ? 4 : 8;
+    if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
+    for (int i = 0; i < 6; i++)
+        if (!is_in_rows(args, views[i])) return false;
+    return args->scan.states % unit == 0;
+}
+
 static rl_s6_back_form form_of(const rl_s6_back_args *args)
 {
     if (!all_neat(args)) return RL_S6_BACK_ANY;
     if (args->scan.states == 0 || args->scan.states > RL_S6_PANEL) return RL_S6_BACK_NEAT;
     if (all_of_type(args, RILL_F32)) return RL_S6_BACK_NEAT_F32;
     return all_of_type(args, RILL_BF16) ? RL_S6_BACK_NEAT_BF16 : RL_S6_BACK_NEAT;
-}
-
-/* Whether the summaries have a kernel of their own for that. */
-static bool is_typed(rl_s6_back_form form)
-{
-    return form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16;
 }
 
 static bool is_f64(const rl_s6_back_args *args)
@@ -277,7 +291,7 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
-        if (error == cudaSuccess && is_typed(form))
+        if (error == cudaSuccess && (form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16))
             error = rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form), rl_s6_back_summary_neat_shared(form));
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
@@ -292,7 +306,7 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
 {
     const rl_s6_args *scan = &args->scan;
     const rl_s6_back_form form = (rl_s6_back_form)args->form;
-    const bool f64 = is_f64(args), typed = is_typed(form);
+    const bool f64 = is_f64(args), typed = is_typed(args);
     return launch(context, args,
                   typed ? rl_s6_back_summary_neat_kernel(form)
                         : rl_s6_back_summary_kernel(f64, scan->chunks > 1, form),
@@ -319,21 +333,23 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
                   "selective_scan_backward: launch");
 }
 
+/* One launch: of dB and dC where groups have several blocks, and of what parameters there are. */
 static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
 {
     const rl_s6_args *scan = &args->scan;
-    const bool f64 = is_f64(args), inputs = args->dB.data || args->dC.data;
-    const int threads = 256;
-    const int64_t numbers = args->groups * args->rows * 2 * scan->states / (scan->states % 4 == 0 ? 4 : 1);
+    const int64_t numbers = args->groups * args->rows * 2 * scan->states;
     const int64_t parameters = scan->channels * (scan->states + 2);
-    rill_status status = RILL_OK;
-    if (inputs && (!args->add_groups || scan->channels == 0))
-        status = launch(context, args, rl_s6_back_sum_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
-                        "selective_scan_backward: launch of the sums");
-    if (status != RILL_OK || !(args->dA.data || args->dD.data || args->dbias.data)) return status;
-    return launch(context, args, rl_s6_back_parameters_kernel(f64),
-                  rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), RL_S6_BACK_SUM_THREADS, 0,
-                  "selective_scan_backward: launch of the parameters' sums");
+    int64_t blocks = 0;
+    args->sum_blocks = 0;
+    if ((args->dB.data || args->dC.data) && (!args->add_groups || scan->channels == 0)) {
+        args->input_shares = rl_s6_back_input_shares(numbers, scan->blocks_per_group);
+        const int64_t threads = numbers / (scan->states % 4 == 0 ? 4 : 1) * args->input_shares;
+        args->sum_blocks = rl_least(rl_s6_ceil(threads, RL_S6_BACK_SUM_THREADS), MOST_BLOCKS / 2);
+    }
+    if (args->dA.data || args->dD.data || args->dbias.data)
+        blocks = rl_least(rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), MOST_BLOCKS / 2);
+    return launch(context, args, rl_s6_back_sums_kernel(is_f64(args)), args->sum_blocks + blocks,
+                  RL_S6_BACK_SUM_THREADS, 0, "selective_scan_backward: launch of the sums");
 }
 
 static rill_status run_long(rill_context *context, rl_s6_back_args *args)
