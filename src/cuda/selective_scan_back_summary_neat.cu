@@ -12,6 +12,7 @@
 #include <machine/bulk.cuh>
 #include <machine/kernel.cuh>
 
+#include "s6_back_copies.h"
 #include "s6_back_kernels.h"
 #include "selective_scan_back.cuh"
 
@@ -25,17 +26,18 @@ constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
 constexpr int PART = 4; /* steps whose δ and du are read at a time */
 static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
 
-enum Read { DELTA, X, DY, Z, INPUT_B, INPUT_C, READ };
-
 struct alignas(16) TwoSteps {
     float delta[2], input[2];
 };
 
-/* A span's rows as they lie in memory. */
-template <typename T, typename U> struct alignas(128) Raw {
-    U delta[SPAN][COLUMNS];
-    T x[SPAN][COLUMNS], dy[SPAN][COLUMNS], z[SPAN][COLUMNS];
-    U B[SPAN][PANEL], C[SPAN][PANEL];
+/* A span as it lies in memory: rows of all of a block's channels, or of a panel's states. */
+template <typename T, typename U> struct Raw {
+    alignas(128) U delta[SPAN * COLUMNS];
+    alignas(128) T x[SPAN * COLUMNS];
+    alignas(128) T dy[SPAN * COLUMNS];
+    alignas(128) T z[SPAN * COLUMNS];
+    alignas(128) U B[SPAN][PANEL];
+    alignas(128) U C[SPAN][PANEL];
 };
 
 template <typename T, typename U> struct Tiles {
@@ -46,7 +48,6 @@ template <typename T, typename U> struct Tiles {
     Parameters<float> vectors;
     int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
     unsigned largest[2][2];            /* |du| and |C| of a span and the next, as bits */
-    const char *row[READ][SPAN];       /* of the next span to copy, from the block's first number */
     uint64_t copied;                   /* a barrier */
 };
 
@@ -58,6 +59,7 @@ __device__ inline int place_of_column(int column)
 
 template <typename T, typename U> struct Summary {
     const rl_s6_back_args &args;
+    const rl_s6_back_copies &copies;
     const Chunk &chunk;
     const Block &block;
     Tiles<T, U> &tiles;
@@ -71,11 +73,13 @@ template <typename T, typename U> struct Summary {
     float rate[STATES], h[STATES], back[STATES], deltas;
     float *kept, *sums; /* of the tile that is walked */
 
-    __device__ Summary(const rl_s6_back_args &args, const Chunk &chunk, const Block &block, Tiles<T, U> &tiles)
-        : args(args), chunk(chunk), block(block), tiles(tiles), split(args.scan.chunks > 1), h{}, back{}, deltas(0)
+    __device__ Summary(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block,
+                       Tiles<T, U> &tiles)
+        : args(args.back), copies(args.copies), chunk(chunk), block(block), tiles(tiles),
+          split(args.back.scan.chunks > 1), h{}, back{}, deltas(0)
     {
         backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */
-        const int quads = args.scan.block_channels / 4, in_warp = threadIdx.x & 31;
+        const int quads = args.back.scan.block_channels / 4, in_warp = threadIdx.x & 31;
         pair = threadIdx.x / quads;
         quad = threadIdx.x % quads * 4;
         lane = in_warp / 2 % LANES;
@@ -100,67 +104,30 @@ template <typename T, typename U> struct Summary {
         return backs && args.dy.data;
     }
 
-    __device__ const rl_s6_view &view_read(int which) const
-    {
-        return which == DELTA     ? args.scan.delta
-               : which == X       ? args.scan.x
-               : which == DY      ? args.dy
-               : which == Z       ? args.scan.z
-               : which == INPUT_B ? args.scan.B
-                                  : args.scan.C;
-    }
-    __device__ static int size_of(int which)
-    {
-        return which == X || which == DY || which == Z ? sizeof(T) : sizeof(U);
-    }
-    __device__ bool reads(int which) const
-    {
-        return which == DELTA || which == X || which == INPUT_B ||
-               (has_gradients() && (which != Z || args.scan.z.data));
-    }
-    /* Bytes of a row of a tensor. */
-    __device__ int row_bytes(int which) const
-    {
-        return (which >= INPUT_B ? (int)args.scan.states : block.channels) * size_of(which);
-    }
-    __device__ char *raw_row(int which, int t) const
+    /* One thread sends for a span; what of it lies beyond the tensors becomes zeros. */
+    __device__ void copy(int64_t step) const
     {
         Raw<T, U> &raw = tiles.raw;
-        return which == DELTA     ? (char *)raw.delta[t]
-               : which == X       ? (char *)raw.x[t]
-               : which == DY      ? (char *)raw.dy[t]
-               : which == Z       ? (char *)raw.z[t]
-               : which == INPUT_B ? (char *)raw.B[t]
-                                  : (char *)raw.C[t];
+        const int area = SPAN * args.scan.block_channels, row = (int)(chunk.piece.row + step);
+        const TileAt steps = {(int)block.channel, row, (int)chunk.piece.batch};
+        const TileAt states = {(int)(block.group * args.scan.states), row, (int)chunk.piece.batch};
+        const bool gated = has_gradients() && args.scan.z.data;
+        int bytes = area * (int)(sizeof(U) + sizeof(T)) + (int)sizeof raw.B;
+        if (has_gradients()) bytes += area * (int)sizeof(T) + (int)sizeof raw.C;
+        if (gated) bytes += area * (int)sizeof(T);
+        barrier_expect(&tiles.copied, bytes);
+        tile_load(raw.delta, copies.delta, steps, &tiles.copied);
+        tile_load(raw.x, copies.x, steps, &tiles.copied);
+        tile_load(raw.B, copies.B, states, &tiles.copied);
+        if (has_gradients()) tile_load(raw.dy, copies.dy, steps, &tiles.copied);
+        if (has_gradients()) tile_load(raw.C, copies.C, states, &tiles.copied);
+        if (gated) tile_load(raw.z, copies.z, steps, &tiles.copied);
     }
 
-    /* A warp takes a tensor, a thread a row: it alone knows where that is. */
-    __device__ void find_rows() const
+    /* The thread's four channels of its step i. */
+    template <typename E> __device__ Quad<E> quad_of(const E *raw, int i) const
     {
-        const int t = threadIdx.x % SPAN;
-        for (int which = threadIdx.x / SPAN; which < READ; which += blockDim.x / SPAN) {
-            const rl_s6_view &view = view_read(which);
-            const int64_t first = which >= INPUT_B ? block.group * view.group : block.channel;
-            const int64_t at = first_row(args.scan, view, chunk.piece) + t * view.step + first;
-            tiles.row[which][t] = (const char *)view.data + at * size_of(which);
-        }
-    }
-    /* Sends for the next span, of which there are so many steps. */
-    __device__ void copy(int64_t left) const
-    {
-        const int steps = left < SPAN ? (int)left : SPAN, t = threadIdx.x % SPAN;
-        if (threadIdx.x == 0) {
-            int bytes = 0;
-            for (int which = 0; which < READ; which++)
-                if (reads(which)) bytes += row_bytes(which);
-            barrier_expect(&tiles.copied, steps * bytes);
-        }
-        for (int which = threadIdx.x / SPAN; which < READ; which += blockDim.x / SPAN) {
-            if (!reads(which)) continue;
-            const char *&row = tiles.row[which][t];
-            if (t < steps) bytes_load(raw_row(which, t), row, row_bytes(which), &tiles.copied);
-            row += SPAN * view_read(which).step * size_of(which);
-        }
+        return *(const Quad<E> *)&raw[(2 * pair + i) * args.scan.block_channels + quad];
     }
 
     /* Step sizes from what is stored and their bias; whether they are surely tame. */
@@ -219,11 +186,11 @@ template <typename T, typename U> struct Summary {
     {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const Quad<T> raw = *(const Quad<T> *)&tiles.raw.dy[2 * pair + i][quad];
+            const Quad<T> raw = quad_of(tiles.raw.dy, i);
 #pragma unroll
             for (int c = 0; c < 4; c++) du[i * 4 + c] = widen(raw.get(c));
             if (!args.scan.z.data) continue;
-            const Quad<T> gates = *(const Quad<T> *)&tiles.raw.z[2 * pair + i][quad];
+            const Quad<T> gates = quad_of(tiles.raw.z, i);
 #pragma unroll
             for (int c = 0; c < 4; c++) du[i * 4 + c] *= gate(widen(gates.get(c)));
         }
@@ -264,14 +231,14 @@ template <typename T, typename U> struct Summary {
         float size[8], input[8], du[8] = {};
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const Quad<U> raw = *(const Quad<U> *)&tiles.raw.delta[2 * pair + i][quad];
+            const Quad<U> raw = quad_of(tiles.raw.delta, i);
 #pragma unroll
             for (int c = 0; c < 4; c++) size[i * 4 + c] = widen(raw.get(c)) + bias.state[c];
         }
         bool tame = size_steps(size);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const Quad<T> raw = *(const Quad<T> *)&tiles.raw.x[2 * pair + i][quad];
+            const Quad<T> raw = quad_of(tiles.raw.x, i);
 #pragma unroll
             for (int c = 0; c < 4; c++) input[i * 4 + c] = size[i * 4 + c] * widen(raw.get(c));
         }
@@ -437,7 +404,6 @@ template <typename T, typename U> struct Summary {
     {
         const int64_t row = chunk.kept;
         tiles.vectors.load(args.scan, block);
-        find_rows();
         kept = (float *)args.kept + place(row);
         sums = (float *)args.kept_sums + row * args.scan.channels + channel();
 #pragma unroll
@@ -458,7 +424,7 @@ template <typename T, typename U> struct Summary {
         double total = 0;
         begin();
         __syncthreads(); /* notes are clear */
-        if (chunk.tiles > 0) copy(chunk.piece.count);
+        if (chunk.tiles > 0 && threadIdx.x == 0) copy(0);
         for (int64_t tile = 0; tile < chunk.tiles; tile += 2) {
             const int64_t left = chunk.piece.count - tile * TILE;
             barrier_wait(&tiles.copied, parity);
@@ -466,7 +432,7 @@ template <typename T, typename U> struct Summary {
             __syncthreads(); /* all have left the stage before */
             prepare(tile, left < SPAN ? (int)left : SPAN);
             __syncthreads(); /* the stage is prepared, and what has been copied is used up */
-            if (left > SPAN) copy(left - SPAN);
+            if (left > SPAN && threadIdx.x == 0) copy(tile * TILE + SPAN);
             if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
             total += walk_span(tile);
         }
@@ -488,7 +454,8 @@ template <typename T, typename U> struct Summary {
 };
 
 template <typename T, typename U>
-__global__ void __launch_bounds__(THREADS_OF_ALL, 3) summary_kernel(const __grid_constant__ rl_s6_back_args args)
+__global__ void __launch_bounds__(THREADS_OF_ALL, 3)
+    summary_kernel(const __grid_constant__ rl_s6_back_summary_args args)
 {
     Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
     if (threadIdx.x == 0) {
@@ -498,13 +465,13 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3) summary_kernel(const __grid
     uint32_t parity = 0;
     await_earlier();
     let_later_start();
-    const int64_t pieces = args.scan.sequences * args.scan.blocks;
-    for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
+    const int64_t pieces = args.back.scan.sequences * args.back.scan.blocks;
+    for (int64_t task = blockIdx.x; task < args.back.scan.tasks; task += gridDim.x) {
         /* The first chunks, which are less work, come last. */
         const int64_t chunks_before = task / pieces, piece = task - chunks_before * pieces;
-        const int64_t sequence = piece / args.scan.blocks;
-        const Block block = locate_block(args.scan, piece - sequence * args.scan.blocks);
-        const Chunk chunk = locate_chunk(args.scan, sequence, args.scan.chunks - 1 - chunks_before);
+        const int64_t sequence = piece / args.back.scan.blocks;
+        const Block block = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
+        const Chunk chunk = locate_chunk(args.back.scan, sequence, args.back.scan.chunks - 1 - chunks_before);
         Summary<T, U>(args, chunk, block, tiles).run(parity);
         __syncthreads(); /* before the next task clears the notes */
     }
