@@ -274,7 +274,8 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
         if (error == cudaSuccess && (form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16))
-            error = rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form), rl_s6_back_summary_neat_shared(form));
+            error =
+                rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form, f64), rl_s6_back_summary_neat_shared(form));
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
         if (error == cudaSuccess)
@@ -301,7 +302,7 @@ static bool describe(rill_context *context, const rl_s6_back_args *args, const r
     const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)length, (cuuint64_t)batch};
     const cuuint64_t strides[] = {copyable_bytes(view->step, length, bytes),
                                   copyable_bytes(view->batch, batch, bytes)};
-    const cuuint32_t box[] = {(cuuint32_t)wide, 2 * RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
+    const cuuint32_t box[] = {(cuuint32_t)wide, RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
     PFN_cuTensorMapEncodeTiled_v12000 encode =
         (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
     return encode(map, bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, view->data,
@@ -309,7 +310,7 @@ static bool describe(rill_context *context, const rl_s6_back_args *args, const r
                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/* Whether the copy engine can bring all that the summaries read. */
+/* Whether the summaries are those of their own kernel, and the copy engine can bring all that it reads. */
 static bool describe_inputs(rill_context *context, const rl_s6_back_args *args, rl_s6_back_copies *copies)
 {
     const rl_s6_args *scan = &args->scan;
@@ -317,6 +318,7 @@ static bool describe_inputs(rill_context *context, const rl_s6_back_args *args, 
     const int64_t wide = scan->block_channels, all = args->groups * states;
     const bool packed = args->groups == 1 || (scan->B.group == states && scan->C.group == states);
     if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
+    if (!scan->softplus || args->clamps) return false;
     return rl_cuda_state_of(context)->encode_tiles && packed && scan->group_channels % unit == 0 &&
            states % unit == 0 && channels <= INT32_MAX && all <= INT32_MAX &&
            describe(context, args, &scan->delta, channels, wide, &copies->delta) &&
@@ -336,8 +338,9 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
     rl_s6_back_summary_args copied = {.back = *args};
     void *arguments[] = {&copied};
     if (scan->tasks > 0 && describe_inputs(context, args, &copied.copies))
-        return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form), rl_least(scan->tasks, MOST_BLOCKS),
-                                    1, threads, rl_s6_back_summary_neat_shared(form), arguments, what);
+        return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, scan->z.data && args->dy.data),
+                                    rl_least(scan->tasks, MOST_BLOCKS), 1, threads,
+                                    rl_s6_back_summary_neat_shared(form), arguments, what);
     return launch(context, args, rl_s6_back_summary_kernel(is_f64(args), scan->chunks > 1, form), scan->tasks,
                   threads, rl_s6_back_summary_shared(is_f64(args)), what);
 }
