@@ -6,7 +6,7 @@
 
 #include "s6_back_args.h"
 
-/* The tensors as the copy engine brings tiles of them, of a block's channels or of a panel of states. */
+/* The tensors as the copy engine brings spans of two tiles of them, of a block's channels or of a panel of states. */
 typedef struct rl_s6_back_copies {
     CUtensorMap delta, x, dy, z, B, C;
 } rl_s6_back_copies;

@@ -1,15 +1,13 @@
 /*
  * The first kernel of the selective scan's gradients (selective_scan_back_summary.cu tells what it makes) for neat
- * tensors of types that are known, one panel of states and softplus without limits.  A block takes a chunk of up to
- * 64 channels:
+ * tensors of types that are known, one panel of states, and softplus without limits.  A block takes a chunk of up to
+ * 64 channels, a span of two tiles at a time, which the copy engine has brought: all threads prepare its steps, each
+ * those of four channels and two steps, and then walk it:
  *
  *     warp   = 8 channels x 4 lanes with 4 states each
  *
- * A tile is walked while the next one is prepared, a few numbers between a few steps, for the walk waits for
- * exponentials and the preparation does not; the one after that is on its way, brought by the copy engine.
- *
- * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough: a warp leaves out the tiles that
- * could not change a bit of it.
+ * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough: a warp leaves out, for each of
+ * its lanes' four states, the spans that could not change a bit of it.
  */
 #include <machine/bulk.cuh>
 #include <machine/kernel.cuh>
@@ -23,40 +21,35 @@ using namespace selective_scan_back;
 namespace
 {
 
-constexpr int PAIRS = TILE / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
+constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
 constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
-constexpr int PART = 4;  /* steps whose δ and du are read at a time */
-constexpr int ROUND = 4; /* tiles between two looks whether the way back may end */
-static_assert(RL_S6_BACK_SUMMARY_THREADS * 2 == PAIRS, "a thread prepares two steps of two channels");
+constexpr int PART = 4; /* steps whose δ and du are read at a time */
+static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
 
 struct alignas(16) TwoSteps {
     float delta[2], input[2];
 };
 
-/* A tile as it lies in memory: rows of all of a block's channels, or of a panel's states. */
+/* A span as it lies in memory: rows of all of a block's channels, or of a panel's states. */
 template <typename T, typename U> struct Raw {
-    alignas(128) U delta[TILE * COLUMNS];
-    alignas(128) T x[TILE * COLUMNS];
-    alignas(128) T dy[TILE * COLUMNS];
-    alignas(128) T z[TILE * COLUMNS];
-    alignas(128) U B[TILE * PANEL];
-    alignas(128) U C[TILE * PANEL];
-};
-
-/* A tile prepared. */
-struct Stage {
-    TwoSteps step[PAIRS][COLUMNS];
-    Four<float> du[TILE / PART][COLUMNS];
-    alignas(16) float B[TILE * PANEL], C[TILE * PANEL];
+    alignas(128) U delta[SPAN * COLUMNS];
+    alignas(128) T x[SPAN * COLUMNS];
+    alignas(128) T dy[SPAN * COLUMNS];
+    alignas(128) T z[SPAN * COLUMNS];
+    alignas(128) U B[SPAN][PANEL];
+    alignas(128) U C[SPAN][PANEL];
 };
 
 template <typename T, typename U> struct Tiles {
-    Raw<T, U> raw[2];
-    Stage stage[2];
-    float bias[COLUMNS];
+    Raw<T, U> raw;
+    TwoSteps step[PAIRS][COLUMNS];
+    Four<float> du[SPAN / PART][COLUMNS];
+    alignas(16) float B[SPAN][PANEL], C[SPAN][PANEL];
+    alignas(16) float bias[COLUMNS];
     int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
-    unsigned largest[3][2];            /* |du| and |C| of a tile, the next and the one before, as bits */
-    uint64_t copied[2];                /* barriers */
+    unsigned largest[2][2];            /* |du| and |C| of a span and the next, as bits */
+    int seat[THREADS_OF_ALL];          /* the pair of steps and the first channel that a thread prepares */
+    uint64_t copied;                   /* a barrier */
 };
 
 /* Where a step of a channel lies: so that neither fours of channels nor neighbours meet in a bank. */
@@ -71,32 +64,39 @@ template <typename T, typename U, bool gated> struct Summary {
     const Chunk &chunk;
     const Block &block;
     Tiles<T, U> &tiles;
-    unsigned &phases;  /* of the barriers: a bit each */
     bool split, backs; /* there are chunks; this one's way back is wanted */
 
     /* Of the thread that prepares. */
-    int pair, own, half; /* its steps, its first channel, how far it is to the second */
+    int pair, quad; /* its steps, its first channel */
 
     /* Of the thread that walks. */
     int lane, order, column;
-    float rate[STATES], h[STATES], back[STATES], deltas; /* before a span of two tiles */
-    float *kept, *sums;                                  /* of the tile that is walked */
+    float rate[STATES], h[STATES], back[STATES], deltas;
+    float *kept, *sums; /* of the tile that is walked */
 
     __device__ Summary(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block,
-                       Tiles<T, U> &tiles, unsigned &phases)
-        : args(args.back), copies(args.copies), chunk(chunk), block(block), tiles(tiles), phases(phases),
+                       Tiles<T, U> &tiles)
+        : args(args.back), copies(args.copies), chunk(chunk), block(block), tiles(tiles),
           split(args.back.scan.chunks > 1), h{}, back{}, deltas(0)
     {
-        const int in_warp = threadIdx.x & 31;
         backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */
-        half = args.back.scan.block_channels / 2;
-        pair = threadIdx.x / half;
-        own = threadIdx.x % half;
+        const int in_warp = threadIdx.x & 31;
         lane = in_warp / 2 % LANES;
         order = in_warp / 8;
         column = threadIdx.x / 32 * WARP_COLUMNS + in_warp % 2 + 2 * order;
     }
 
+    /* What the compiler could work out ahead it would hold in registers, or spill. */
+    __device__ void take_seat()
+    {
+        const int seat = tiles.seat[threadIdx.x];
+        pair = seat >> 8;
+        quad = seat & 0xff;
+    }
+    __device__ bool prepares() const
+    {
+        return quad < block.channels;
+    }
     __device__ bool exists() const
     {
         return column < block.channels;
@@ -110,108 +110,88 @@ template <typename T, typename U, bool gated> struct Summary {
         return backs && args.dy.data;
     }
 
-    /* One thread sends for a tile; what of it lies beyond the tensors becomes zeros. */
-    __device__ void copy(int tile) const
+    /* One thread sends for a span; what of it lies beyond the tensors becomes zeros. */
+    __device__ void copy(int64_t step) const
     {
-        Raw<T, U> &raw = tiles.raw[tile & 1];
-        uint64_t *const copied = &tiles.copied[tile & 1];
-        const int area = TILE * args.scan.block_channels, row = (int)(chunk.piece.row + tile * TILE);
+        Raw<T, U> &raw = tiles.raw;
+        const int area = SPAN * args.scan.block_channels, row = (int)(chunk.piece.row + step);
         const TileAt steps = {(int)block.channel, row, (int)chunk.piece.batch};
         const TileAt states = {(int)(block.group * args.scan.states), row, (int)chunk.piece.batch};
         int bytes = area * (int)(sizeof(U) + sizeof(T)) + (int)sizeof raw.B;
         if (has_gradients()) bytes += area * (int)(gated ? 2 * sizeof(T) : sizeof(T)) + (int)sizeof raw.C;
-        barrier_expect(copied, bytes);
-        tile_load(raw.delta, copies.delta, steps, copied);
-        tile_load(raw.x, copies.x, steps, copied);
-        tile_load(raw.B, copies.B, states, copied);
-        if (!has_gradients()) return;
-        tile_load(raw.dy, copies.dy, steps, copied);
-        tile_load(raw.C, copies.C, states, copied);
-        if (gated) tile_load(raw.z, copies.z, steps, copied);
+        barrier_expect(&tiles.copied, bytes);
+        tile_load(raw.delta, copies.delta, steps, &tiles.copied);
+        tile_load(raw.x, copies.x, steps, &tiles.copied);
+        tile_load(raw.B, copies.B, states, &tiles.copied);
+        if (has_gradients()) tile_load(raw.dy, copies.dy, steps, &tiles.copied);
+        if (has_gradients()) tile_load(raw.C, copies.C, states, &tiles.copied);
+        if (gated && has_gradients()) tile_load(raw.z, copies.z, steps, &tiles.copied);
     }
 
-    /* A tile that is prepared, and what the thread has found of it. */
-    struct Preparation {
-        const Raw<T, U> &raw;
-        Stage &stage;
-        int tile;
-        int steps;                /* that exist */
-        float sum, size, largest; /* of inputs and gradients, in which NaN and infinity stay; largest of δ as it is
-                                     stored and of gradients */
-    };
-    __device__ Preparation begin_preparation(int tile) const
+    /* The thread's four channels of its step i. */
+    template <typename E> __device__ Quad<E> quad_of(const E *raw, int i) const
     {
-        return {tiles.raw[tile & 1],
-                tiles.stage[tile & 1],
-                tile,
-                min((int)chunk.piece.count - tile * TILE, TILE),
-                0,
-                0,
-                0};
+        return *(const Quad<E> *)&raw[(2 * pair + i) * args.scan.block_channels + quad];
     }
 
-    __device__ bool has(const Preparation &of, int i, int channel) const
+    /* Whether the thread has all of its steps in a span, and its channels. */
+    __device__ bool has_all(int steps) const
     {
-        return channel < block.channels && 2 * pair + i < of.steps;
+        return steps == SPAN && prepares();
     }
-    /* Where a number of the thread lies, of step i. */
-    __device__ int place_in_raw(int i, int channel) const
+    __device__ bool has(int k, int steps) const
     {
-        return (2 * pair + i) * args.scan.block_channels + channel;
-    }
-    __device__ float load_du(const Preparation &of, int i, int channel) const
-    {
-        const int at = place_in_raw(i, channel);
-        const float dy = widen(of.raw.dy[at]);
-        return gated ? dy * gate(widen(of.raw.z[at])) : dy;
-    }
-    __device__ float2 &du_of(Stage &stage, int channel) const
-    {
-        return ((float2 *)&stage.du[pair / 2][place_of_column(channel)])[pair & 1];
+        return prepares() && 2 * pair + k / 4 < steps;
     }
 
-    /* Two steps of one of the thread's channels.  What does not exist becomes zeros: it does nothing. */
-    __device__ void prepare(Preparation &of, int which) const
+    __device__ float load_du(int at) const
     {
-        const int channel = own + which * half;
-        const float bias = tiles.bias[channel];
-        float size[2], input[2], du[2] = {};
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const float raw = widen(of.raw.delta[place_in_raw(i, channel)]) + bias;
-            size[i] = softplus_of_small(raw);
-            input[i] = size[i] * widen(of.raw.x[place_in_raw(i, channel)]);
-            if (has_gradients()) du[i] = load_du(of, i, channel);
-            of.size = fmaxf(of.size, fabsf(raw));
-        }
-        if (of.steps < TILE || channel >= block.channels) {
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (!has(of, i, channel)) size[i] = input[i] = du[i] = 0;
-        }
-        of.stage.step[pair][place_of_column(channel)] = {{size[0], size[1]}, {input[0], input[1]}};
-        of.sum += fabsf(input[0]) + fabsf(input[1]);
-        if (!has_gradients()) return;
-        du_of(of.stage, channel) = make_float2(du[0], du[1]);
-        of.sum += fabsf(du[0]) + fabsf(du[1]);
-        of.largest = fmaxf(of.largest, fmaxf(fabsf(du[0]), fabsf(du[1])));
+        const float dy = widen(tiles.raw.dy[at]);
+        return gated ? dy * gate(widen(tiles.raw.z[at])) : dy;
     }
 
-    /* The same of a thread that has unusual numbers, and notes what the fast order cannot take. */
-    __device__ void prepare_any(Preparation &of) const
+    /* The thread's steps where there are unusual numbers: notes what the fast order cannot take. */
+    __device__ void prepare_any(int64_t tile, int steps) const
     {
+        const int own = (int)tile + pair / (TILE / 2);
 #pragma unroll 1
-        for (int k = 0; k < 4; k++) {
-            const int i = k & 1, channel = own + (k >> 1) * half, at = place_in_raw(i, channel);
-            if (!has(of, i, channel)) continue;
-            TwoSteps &step = of.stage.step[pair][place_of_column(channel)];
-            const float size = soften_rare(widen(of.raw.delta[at]) + tiles.bias[channel]).x;
-            const float input = size * widen(of.raw.x[at]), du = has_gradients() ? load_du(of, i, channel) : 0;
-            step.delta[i] = size;
-            step.input[i] = input;
-            if (!is_tame(size, input)) atomicMin(&tiles.first[channel], of.tile);
+        for (int k = 0; k < 8; k++) {
+            if (!has(k, steps)) continue;
+            const int channel = quad + k % 4, at = (2 * pair + k / 4) * args.scan.block_channels + channel;
+            TwoSteps &step = tiles.step[pair][place_of_column(channel)];
+            const float size = softplus_of_any(widen(tiles.raw.delta[at]) + tiles.bias[channel]);
+            const float input = size * widen(tiles.raw.x[at]), du = has_gradients() ? load_du(at) : 0;
+            step.delta[k / 4] = size;
+            step.input[k / 4] = input;
+            if (!is_tame(size, input)) atomicMin(&tiles.first[channel], own);
             if (!is_tame(size, du)) atomicOr(&tiles.wild[channel], RL_S6_BACK_WILD_GRADIENTS);
         }
+    }
+
+    /* Answers the sum of their sizes. */
+    __device__ float prepare_gradients(int steps) const
+    {
+        float du[8], sum = 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<T> raw = quad_of(tiles.raw.dy, i);
+#pragma unroll
+            for (int c = 0; c < 4; c++) du[i * 4 + c] = widen(raw.get(c));
+            if (!gated) continue;
+            const Quad<T> gates = quad_of(tiles.raw.z, i);
+#pragma unroll
+            for (int c = 0; c < 4; c++) du[i * 4 + c] *= gate(widen(gates.get(c)));
+        }
+        if (!has_all(steps)) {
+#pragma unroll
+            for (int k = 0; k < 8; k++) du[k] = has(k, steps) ? du[k] : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum += fabsf(du[k]);
+        float2 *const to = (float2 *)tiles.du[pair / 2] + (pair & 1);
+#pragma unroll
+        for (int c = 0; c < 4; c++) to[2 * place_of_column(quad + c)] = make_float2(du[c], du[4 + c]);
+        return sum;
     }
 
     /* A quad of B or C.  Answers its largest number, as bits: a NaN is larger than all. */
@@ -229,70 +209,99 @@ template <typename T, typename U, bool gated> struct Summary {
         *(Four<float> *)to = four;
         return largest;
     }
-    /* A warp has quads of one of them. */
-    __device__ void prepare_states(Preparation &of) const
+
+    /* What does not exist becomes zeros: it does nothing.  Answers the sum of the gradients' sizes. */
+    __device__ float prepare_steps(int64_t tile, int steps)
     {
-        constexpr int QUADS = TILE * LANES;
+        const Four<float> bias = *(const Four<float> *)&tiles.bias[quad];
+        float size[8], input[8], most = 0, sum = 0, sum_du = 0;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const Quad<U> delta = quad_of(tiles.raw.delta, i);
+            const Quad<T> x = quad_of(tiles.raw.x, i);
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                const int k = i * 4 + c;
+                const float raw = widen(delta.get(c)) + bias.state[c];
+                most = fmaxf(most, fabsf(raw));
+                size[k] = softplus_of_small(raw);
+                input[k] = size[k] * widen(x.get(c));
+            }
+        }
+        if (!has_all(steps)) {
+#pragma unroll
+            for (int k = 0; k < 8; k++)
+                if (!has(k, steps)) size[k] = input[k] = 0;
+        }
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum += fabsf(input[k]);
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            tiles.step[pair][place_of_column(quad + c)] = {{size[c], size[4 + c]}, {input[c], input[4 + c]}};
+        if (has_gradients()) sum_du = prepare_gradients(steps);
+        if (!(most <= SMALL && sum + sum_du <= Limits<float>::tame)) prepare_any(tile, steps);
+        return sum_du;
+    }
+
+    /* Turns what has been copied into the stage. */
+    __device__ void prepare(int64_t tile, int steps)
+    {
+        constexpr int QUADS = SPAN * LANES;
+        take_seat();
+        unsigned *const largest = tiles.largest[tile / 2 & 1];
+        const unsigned most_du = __float_as_uint(prepare_steps(tile, steps));
         for (int i = threadIdx.x; i < (has_gradients() ? 2 * QUADS : QUADS); i += blockDim.x) {
-            const int quad = i % QUADS, at = quad * STATES;
-            const bool given = quad / LANES < of.steps && quad % LANES * STATES < args.scan.states;
+            const int t = i % QUADS / LANES, state = i % LANES * STATES; /* a warp has one of B and C */
+            const bool given = t < steps && state < args.scan.states;
             if (i < QUADS) {
-                put_states(of.raw.B + at, given, of.stage.B + at);
+                put_states(&tiles.raw.B[t][state], given, &tiles.B[t][state]);
                 continue;
             }
-            const unsigned largest = __reduce_max_sync(~0u, put_states(of.raw.C + at, given, of.stage.C + at));
-            if (threadIdx.x % 32 == 0) atomicMax(&tiles.largest[of.tile % 3][1], largest);
+            const unsigned most =
+                __reduce_max_sync(~0u, put_states(&tiles.raw.C[t][state], given, &tiles.C[t][state]));
+            if (threadIdx.x % 32 == 0) atomicMax(&largest[1], most);
         }
-    }
-
-    __device__ void finish_preparation(Preparation &of) const
-    {
-        prepare_states(of);
-        if (!(of.size <= SMALL && of.sum <= Limits<float>::tame)) prepare_any(of);
         if (!has_gradients()) return;
-        const unsigned largest = __reduce_max_sync(~0u, __float_as_uint(of.largest));
-        if (threadIdx.x % 32 == 0) atomicMax(&tiles.largest[of.tile % 3][0], largest);
+        const unsigned most = __reduce_max_sync(~0u, most_du);
+        if (threadIdx.x % 32 == 0) atomicMax(&largest[0], most);
     }
 
-    /* What a span has made of zero so far, and a tile of it of the way back. */
+    /* What a span makes of zero. */
     struct Local {
-        float h[STATES], sum, product[STATES], gradient[STATES];
+        float h[STATES], product[STATES], gradient[STATES], sum;
     };
 
-    template <bool going> __device__ void walk_steps(const Stage &stage, int first, Local &local) const
+    /* A tile forward and, where it goes on, the way back. */
+    template <bool going> __device__ void walk_tile(int half, Local &local) const
     {
-        const TwoSteps *const pairs = &stage.step[first / 2][place_of_column(column)];
-        const float *const b_row = stage.B + first * PANEL + lane * STATES;
-        const float *const c_row = stage.C + first * PANEL + lane * STATES;
-        const TwoSteps two[2] = {pairs[0], pairs[COLUMNS]};
-        Four<float> du = {};
-        if (going) du = stage.du[first / PART][place_of_column(column)];
+        const TwoSteps *pairs = &tiles.step[half * TILE / 2][place_of_column(column)];
+        const Four<float> *gradients = &tiles.du[half * TILE / PART][place_of_column(column)];
+        const float *b_row = &tiles.B[half * TILE][lane * STATES], *c_row = &tiles.C[half * TILE][lane * STATES];
+#pragma unroll 2
+        for (int part = 0; part < TILE / PART; part++) {
+            const TwoSteps two[2] = {pairs[0], pairs[COLUMNS]};
+            Four<float> du = {};
+            if (going) du = *gradients;
 #pragma unroll
-        for (int t = 0; t < PART; t++) {
-            const float size = two[t / 2].delta[t % 2], input = two[t / 2].input[t % 2];
-            const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
-            Four<float> c = {};
-            if (going) c = *(const Four<float> *)(c_row + t * PANEL);
-            local.sum += size;
+            for (int t = 0; t < PART; t++) {
+                const float size = two[t / 2].delta[t % 2], input = two[t / 2].input[t % 2];
+                const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
+                Four<float> c = {};
+                if (going) c = *(const Four<float> *)(c_row + t * PANEL);
+                local.sum += size;
 #pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                const float decay = rough_decay(size, rate[k]);
-                local.h[k] = fmaf(decay, local.h[k], input * b.state[k]);
-                if (!going) continue;
-                local.product[k] *= decay;
-                local.gradient[k] = fmaf(local.product[k], du.state[t] * c.state[k], local.gradient[k]);
+                for (int k = 0; k < STATES; k++) {
+                    const float decay = rough_decay(size, rate[k]);
+                    local.h[k] = fmaf(decay, local.h[k], input * b.state[k]);
+                    if (!going) continue;
+                    local.product[k] *= decay;
+                    local.gradient[k] = fmaf(local.product[k], du.state[t] * c.state[k], local.gradient[k]);
+                }
             }
-        }
-    }
-
-    /* A tile, while the next is prepared, if there is one. */
-    template <bool going> __device__ void walk(const Stage &stage, Local &local, bool ahead, Preparation &next) const
-    {
-#pragma unroll 1
-        for (int half = 0; half < 2; half++) {
-#pragma unroll
-            for (int part = 0; part < 2; part++) walk_steps<going>(stage, (2 * half + part) * PART, local);
-            if (ahead) prepare(next, half);
+            pairs += PART / 2 * COLUMNS;
+            gradients += COLUMNS;
+            b_row += PART * PANEL;
+            c_row += PART * PANEL;
         }
     }
 
@@ -319,86 +328,67 @@ template <typename T, typename U, bool gated> struct Summary {
         return row * row_size() + ((block.number * OWN + own) * (int)(blockDim.x / OWN) + thread) * STATES;
     }
 
-    /* Whether a tile may change a bit of what runs against time, for any chain of the warp. */
-    __device__ bool may_change(int tile, const float (&before)[STATES]) const
+    /* Whether a span may change a bit of what runs against time, for any chain of the warp. */
+    __device__ bool may_change(int parity, const float (&before)[STATES]) const
     {
-        const unsigned *const bits = tiles.largest[tile % 3];
-        const float largest = (float)TILE * __uint_as_float(bits[0]) * __uint_as_float(bits[1]);
+        const unsigned *const bits = tiles.largest[parity]; /* of two steps' gradients together */
+        const float largest = (float)PAIRS * __uint_as_float(bits[0]) * __uint_as_float(bits[1]);
         bool may = false;
 #pragma unroll
         for (int k = 0; k < STATES; k++) may = may || !(before[k] * largest <= 0x1p-27f * fabsf(back[k]));
         return __any_sync(~0u, may && exists() && lane * STATES < args.scan.states);
     }
 
-    /* The states before a tile. */
-    __device__ void keep(const float (&states)[STATES], float sum) const
+    __device__ void keep(int64_t tile, const float (&states)[STATES], float sum)
     {
+        kept += row_size();
+        sums += args.scan.channels;
+        if (tile >= chunk.tiles) return;
         store_states(kept, states);
         if (lane == 0 && exists()) *sums = sum;
     }
 
-    /* The way back over a tile, and with it the way forward. */
-    __device__ void walk_back(const Stage &stage, int tile, Local &local, bool ahead, Preparation &next, bool &going)
+    /* Answers its sum of step sizes. */
+    __device__ float walk_span(int64_t tile)
     {
+        Local local = {};
         float before[STATES];
+        bool going = false;
+        if (backs) {
 #pragma unroll
-        for (int k = 0; k < STATES; k++) before[k] = distant_decay(rate[k], deltas + local.sum);
-        if (!going || tile % ROUND == 0) going = may_change(tile, before);
-        if (!going) {
-            walk<false>(stage, local, ahead, next);
-            return;
+            for (int k = 0; k < STATES; k++) {
+                local.product[k] = 1;
+                before[k] = distant_decay(rate[k], deltas);
+            }
+            going = may_change(tile / 2 & 1, before);
         }
-#pragma unroll
-        for (int k = 0; k < STATES; k++) {
-            local.product[k] = 1;
-            local.gradient[k] = 0;
-        }
-        walk<true>(stage, local, ahead, next);
-#pragma unroll
-        for (int k = 0; k < STATES; k++) back[k] = fmaf(before[k], local.gradient[k], back[k]);
-    }
-
-    /* Where a span ends: its states from those before it. */
-    __device__ void anchor(Local &local)
-    {
-#pragma unroll
-        for (int k = 0; k < STATES; k++) {
-            h[k] = fmaf(long_decay(rate[k], local.sum), h[k], local.h[k]);
-            local.h[k] = 0;
-        }
-        deltas += local.sum;
-        local.sum = 0;
-    }
-
-    __device__ void run_tile(int tile, Local &local, double &total, bool &going)
-    {
-        const bool ahead = tile + 1 < (int)chunk.tiles;
-        Preparation next = begin_preparation(tile + 1);
-        if (tile + 2 < (int)chunk.tiles && threadIdx.x == 0) copy(tile + 2);
-        if (threadIdx.x < 2) tiles.largest[(tile + 2) % 3][threadIdx.x] = 0;
-        if (ahead) await(tile + 1);
-        if (has_gradients())
-            walk_back(tiles.stage[tile & 1], tile, local, ahead, next, going);
-        else
-            walk<false>(tiles.stage[tile & 1], local, ahead, next);
-        kept += row_size();
-        sums += args.scan.channels;
-        if (ahead) finish_preparation(next);
-        if (ahead && tile % 2 == 0) {
+#pragma unroll 1
+        for (int half = 0; half < 2; half++) {
+            if (going)
+                walk_tile<true>(half, local);
+            else
+                walk_tile<false>(half, local);
+            if (half) break;
             float middle[STATES];
 #pragma unroll
             for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], local.sum), h[k], local.h[k]);
-            keep(middle, deltas + local.sum);
-            return;
+            keep(tile + 1, middle, deltas + local.sum);
         }
-        total += local.sum;
-        anchor(local);
-        if (ahead) keep(h, deltas);
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            h[k] = fmaf(long_decay(rate[k], local.sum), h[k], local.h[k]);
+            if (going) back[k] = fmaf(before[k], local.gradient[k], back[k]);
+        }
+        deltas += local.sum;
+        keep(tile + 2, h, deltas);
+        return local.sum;
     }
 
     __device__ void begin()
     {
         const int64_t row = chunk.kept;
+        const int quads = args.scan.block_channels / 4;
+        tiles.seat[threadIdx.x] = (int)threadIdx.x / quads << 8 | (int)threadIdx.x % quads * 4;
         kept = (float *)args.kept + place(row);
         sums = (float *)args.kept_sums + row * args.scan.channels + channel();
 #pragma unroll
@@ -413,37 +403,26 @@ template <typename T, typename U, bool gated> struct Summary {
             tiles.first[k] = RL_S6_BACK_NONE;
             tiles.wild[k] = 0;
         }
-        if (threadIdx.x < 6) (&tiles.largest[0][0])[threadIdx.x] = 0;
+        if (threadIdx.x < 4) (&tiles.largest[0][0])[threadIdx.x] = 0;
     }
 
-    /* Until a tile has come. */
-    __device__ void await(int tile)
-    {
-        const int which = tile & 1;
-        barrier_wait(&tiles.copied[which], phases >> which & 1);
-        phases ^= 1u << which;
-    }
-
-    __device__ void run()
+    /* `parity`: of the barrier's phase. */
+    __device__ void run(uint32_t &parity)
     {
         double total = 0;
-        Local local = {};
-        bool going = true;
         begin();
-        if (threadIdx.x == 0 && chunk.tiles > 0) copy(0);
-        if (threadIdx.x == 0 && chunk.tiles > 1) copy(1);
-        __syncthreads(); /* notes are clear, and biases there */
-        if (chunk.tiles > 0) {
-            Preparation first = begin_preparation(0);
-            await(0);
-            prepare(first, 0);
-            prepare(first, 1);
-            finish_preparation(first);
-        }
-        for (int tile = 0; tile < (int)chunk.tiles; tile++) {
-            __syncthreads(); /* the tile is prepared, what has been copied of it is used up, and the one before is
-                                left */
-            run_tile(tile, local, total, going);
+        __syncthreads(); /* notes are clear */
+        if (chunk.tiles > 0 && threadIdx.x == 0) copy(0);
+        for (int64_t tile = 0; tile < chunk.tiles; tile += 2) {
+            const int64_t left = chunk.piece.count - tile * TILE;
+            barrier_wait(&tiles.copied, parity);
+            parity ^= 1;
+            __syncthreads(); /* all have left the stage before */
+            prepare(tile, left < SPAN ? (int)left : SPAN);
+            __syncthreads(); /* the stage is prepared, and what has been copied is used up */
+            if (left > SPAN && threadIdx.x == 0) copy(tile * TILE + SPAN);
+            if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
+            total += walk_span(tile);
         }
         __syncthreads(); /* notes are complete */
         finish(total);
@@ -468,11 +447,10 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
 {
     Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
     if (threadIdx.x == 0) {
-        barrier_init(&tiles.copied[0], 1);
-        barrier_init(&tiles.copied[1], 1);
+        barrier_init(&tiles.copied, 1);
         barrier_publish();
     }
-    unsigned phases = 0;
+    uint32_t parity = 0;
     await_earlier();
     let_later_start();
     const int64_t pieces = args.back.scan.sequences * args.back.scan.blocks;
@@ -482,7 +460,7 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
         const int64_t sequence = piece / args.back.scan.blocks;
         const Block block = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
         const Chunk chunk = locate_chunk(args.back.scan, sequence, args.back.scan.chunks - 1 - chunks_before);
-        Summary<T, U, gated>(args, chunk, block, tiles, phases).run();
+        Summary<T, U, gated>(args, chunk, block, tiles).run(parity);
         __syncthreads(); /* before the next task clears the notes */
     }
 }

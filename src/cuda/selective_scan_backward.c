@@ -302,7 +302,7 @@ static bool describe(rill_context *context, const rl_s6_back_args *args, const r
     const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)length, (cuuint64_t)batch};
     const cuuint64_t strides[] = {copyable_bytes(view->step, length, bytes),
                                   copyable_bytes(view->batch, batch, bytes)};
-    const cuuint32_t box[] = {(cuuint32_t)wide, RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
+    const cuuint32_t box[] = {(cuuint32_t)wide, 2 * RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
     PFN_cuTensorMapEncodeTiled_v12000 encode =
         (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
     return encode(map, bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, view->data,
