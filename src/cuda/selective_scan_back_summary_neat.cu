@@ -36,15 +36,15 @@ template <typename T, typename U> struct Raw {
     alignas(128) T x[SPAN * COLUMNS];
     alignas(128) T dy[SPAN * COLUMNS];
     alignas(128) T z[SPAN * COLUMNS];
-    alignas(128) U B[SPAN][PANEL];
-    alignas(128) U C[SPAN][PANEL];
+    alignas(128) U B[SPAN * PANEL];
+    alignas(128) U C[SPAN * PANEL];
 };
 
 template <typename T, typename U> struct Tiles {
     Raw<T, U> raw;
     TwoSteps step[PAIRS][COLUMNS];
     Four<float> du[SPAN / PART][COLUMNS];
-    alignas(16) float B[SPAN][PANEL], C[SPAN][PANEL];
+    alignas(128) float B[2][SPAN * PANEL], C[2][SPAN * PANEL]; /* of a span and, as it is copied, the next */
     alignas(16) float bias[COLUMNS];
     int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
     unsigned largest[2][2];            /* |du| and |C| of a span and the next, as bits */
@@ -64,7 +64,8 @@ template <typename T, typename U, bool gated> struct Summary {
     const Chunk &chunk;
     const Block &block;
     Tiles<T, U> &tiles;
-    bool split, backs; /* there are chunks; this one's way back is wanted */
+    static constexpr bool IN_PLACE = sizeof(U) == sizeof(float); /* B and C are walked as they have come */
+    bool split, backs;                                           /* there are chunks; this one's way back is wanted */
 
     /* Of the thread that prepares. */
     int pair, quad; /* its steps, its first channel */
@@ -110,11 +111,19 @@ template <typename T, typename U, bool gated> struct Summary {
         return backs && args.dy.data;
     }
 
+    /* Where the numbers of B and C of a span stand. */
+    __device__ static int stage_of(int64_t tile)
+    {
+        return IN_PLACE ? (int)(tile / 2 & 1) : 0;
+    }
+
     /* One thread sends for a span; what of it lies beyond the tensors becomes zeros. */
-    __device__ void copy(int64_t step) const
+    __device__ void copy(int64_t tile) const
     {
         Raw<T, U> &raw = tiles.raw;
-        const int area = SPAN * args.scan.block_channels, row = (int)(chunk.piece.row + step);
+        void *const B = IN_PLACE ? (void *)tiles.B[stage_of(tile)] : raw.B;
+        void *const C = IN_PLACE ? (void *)tiles.C[stage_of(tile)] : raw.C;
+        const int area = SPAN * args.scan.block_channels, row = (int)(chunk.piece.row + tile * TILE);
         const TileAt steps = {(int)block.channel, row, (int)chunk.piece.batch};
         const TileAt states = {(int)(block.group * args.scan.states), row, (int)chunk.piece.batch};
         int bytes = area * (int)(sizeof(U) + sizeof(T)) + (int)sizeof raw.B;
@@ -122,9 +131,9 @@ template <typename T, typename U, bool gated> struct Summary {
         barrier_expect(&tiles.copied, bytes);
         tile_load(raw.delta, copies.delta, steps, &tiles.copied);
         tile_load(raw.x, copies.x, steps, &tiles.copied);
-        tile_load(raw.B, copies.B, states, &tiles.copied);
+        tile_load(B, copies.B, states, &tiles.copied);
         if (has_gradients()) tile_load(raw.dy, copies.dy, steps, &tiles.copied);
-        if (has_gradients()) tile_load(raw.C, copies.C, states, &tiles.copied);
+        if (has_gradients()) tile_load(C, copies.C, states, &tiles.copied);
         if (gated && has_gradients()) tile_load(raw.z, copies.z, steps, &tiles.copied);
     }
 
@@ -197,7 +206,7 @@ template <typename T, typename U, bool gated> struct Summary {
     /* A quad of B or C.  Answers its largest number, as bits: a NaN is larger than all. */
     __device__ static unsigned put_states(const U *from, bool given, float *to)
     {
-        const Quad<U> raw = *(const Quad<U> *)from;
+        const Quad<U> raw = IN_PLACE ? *(const Quad<U> *)to : *(const Quad<U> *)from;
         Four<float> four;
         unsigned largest = 0;
 #pragma unroll
@@ -206,8 +215,34 @@ template <typename T, typename U, bool gated> struct Summary {
             const unsigned bits = __float_as_uint(four.state[k]) & 0x7fffffffu;
             largest = bits > largest ? bits : largest;
         }
-        *(Four<float> *)to = four;
+        if (!IN_PLACE || !given) *(Four<float> *)to = four;
+        if (IN_PLACE && !given) shared_publish(); /* the copy engine writes there next */
         return largest;
+    }
+
+    __device__ void prepare_states(int64_t tile, int steps) const
+    {
+        constexpr int QUADS = SPAN * LANES;
+        const int stage = stage_of(tile);
+        if (!IN_PLACE || steps < SPAN || args.scan.states < PANEL)
+            for (int i = threadIdx.x; i < QUADS; i += blockDim.x)
+                put_states(tiles.raw.B + i * STATES, is_given(i, steps), tiles.B[stage] + i * STATES);
+        if (!has_gradients()) return;
+        for (int i = (threadIdx.x + blockDim.x / 2) % blockDim.x; i < QUADS; i += blockDim.x) {
+            const unsigned largest =
+                put_states(tiles.raw.C + i * STATES, is_given(i, steps), tiles.C[stage] + i * STATES);
+            note_largest(tile, 1, largest);
+        }
+    }
+    __device__ bool is_given(int quad, int steps) const
+    {
+        return quad / LANES < steps && quad % LANES * STATES < args.scan.states;
+    }
+    /* Of a warp's numbers of du (0) or C. */
+    __device__ void note_largest(int64_t tile, int which, unsigned bits) const
+    {
+        bits = __reduce_max_sync(~0u, bits);
+        if (threadIdx.x % 32 == 0) atomicMax(&tiles.largest[tile / 2 & 1][which], bits);
     }
 
     /* What does not exist becomes zeros: it does nothing.  Answers the sum of the gradients' sizes. */
@@ -246,24 +281,10 @@ template <typename T, typename U, bool gated> struct Summary {
     /* Turns what has been copied into the stage. */
     __device__ void prepare(int64_t tile, int steps)
     {
-        constexpr int QUADS = SPAN * LANES;
         take_seat();
-        unsigned *const largest = tiles.largest[tile / 2 & 1];
-        const unsigned most_du = __float_as_uint(prepare_steps(tile, steps));
-        for (int i = threadIdx.x; i < (has_gradients() ? 2 * QUADS : QUADS); i += blockDim.x) {
-            const int t = i % QUADS / LANES, state = i % LANES * STATES; /* a warp has one of B and C */
-            const bool given = t < steps && state < args.scan.states;
-            if (i < QUADS) {
-                put_states(&tiles.raw.B[t][state], given, &tiles.B[t][state]);
-                continue;
-            }
-            const unsigned most =
-                __reduce_max_sync(~0u, put_states(&tiles.raw.C[t][state], given, &tiles.C[t][state]));
-            if (threadIdx.x % 32 == 0) atomicMax(&largest[1], most);
-        }
-        if (!has_gradients()) return;
-        const unsigned most = __reduce_max_sync(~0u, most_du);
-        if (threadIdx.x % 32 == 0) atomicMax(&largest[0], most);
+        const float sum = prepare_steps(tile, steps);
+        prepare_states(tile, steps);
+        if (has_gradients()) note_largest(tile, 0, __float_as_uint(sum));
     }
 
     /* What a span makes of zero. */
@@ -272,11 +293,12 @@ template <typename T, typename U, bool gated> struct Summary {
     };
 
     /* A tile forward and, where it goes on, the way back. */
-    template <bool going> __device__ void walk_tile(int half, Local &local) const
+    template <bool going> __device__ void walk_tile(int stage, int half, Local &local) const
     {
         const TwoSteps *pairs = &tiles.step[half * TILE / 2][place_of_column(column)];
         const Four<float> *gradients = &tiles.du[half * TILE / PART][place_of_column(column)];
-        const float *b_row = &tiles.B[half * TILE][lane * STATES], *c_row = &tiles.C[half * TILE][lane * STATES];
+        const float *b_row = tiles.B[stage] + half * TILE * PANEL + lane * STATES;
+        const float *c_row = tiles.C[stage] + half * TILE * PANEL + lane * STATES;
 #pragma unroll 2
         for (int part = 0; part < TILE / PART; part++) {
             const TwoSteps two[2] = {pairs[0], pairs[COLUMNS]};
@@ -365,9 +387,9 @@ template <typename T, typename U, bool gated> struct Summary {
 #pragma unroll 1
         for (int half = 0; half < 2; half++) {
             if (going)
-                walk_tile<true>(half, local);
+                walk_tile<true>(stage_of(tile), half, local);
             else
-                walk_tile<false>(half, local);
+                walk_tile<false>(stage_of(tile), half, local);
             if (half) break;
             float middle[STATES];
 #pragma unroll
@@ -420,7 +442,7 @@ template <typename T, typename U, bool gated> struct Summary {
             __syncthreads(); /* all have left the stage before */
             prepare(tile, left < SPAN ? (int)left : SPAN);
             __syncthreads(); /* the stage is prepared, and what has been copied is used up */
-            if (left > SPAN && threadIdx.x == 0) copy(tile * TILE + SPAN);
+            if (left > SPAN && threadIdx.x == 0) copy(tile + 2);
             if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
             total += walk_span(tile);
         }
