@@ -53,13 +53,15 @@ typedef struct rl_s6_back_args {
     rl_s6_state dh_final, dh_init;
     rl_s6_target dA, dD, dbias;
     int64_t groups, run, pieces;
-    int32_t shares;     /* of a parameter's sum over the pieces: 1 or RL_S6_BACK_SHARES */
-    int64_t rows;       /* of dB and dC: batch x length */
-    bool clamps;        /* a step size may be clamped */
-    bool whole;         /* no sequence is longer than a tile: then what stands up to `plain` is not there */
-    bool add_groups;    /* a group's dB and dC lie in one block: written where they belong */
-    int32_t form;       /* what the kernels know of the tensors: rl_s6_back_form in s6_back_kernels.h */
-    bool needs_outputs; /* dz is wanted, and with it the sums that y is made of */
+    int32_t shares;       /* of a parameter's sum over the pieces: 1 or RL_S6_BACK_SHARES */
+    int32_t input_shares; /* of a sum of dB or dC over blocks of channels: likewise */
+    int64_t sum_blocks;   /* of the sums' launch: those that sum dB and dC */
+    int64_t rows;         /* of dB and dC: batch x length */
+    bool clamps;          /* a step size may be clamped */
+    bool whole;           /* no sequence is longer than a tile: then what stands up to `plain` is not there */
+    bool add_groups;      /* a group's dB and dC lie in one block: written where they belong */
+    int32_t form;         /* what the kernels know of the tensors: rl_s6_back_form in s6_back_kernels.h */
+    bool needs_outputs;   /* dz is wanted, and with it the sums that y is made of */
 
     void *kept;        /* [tiles, blocks, panels, 2, threads, 4] Acc: the state before a tile, but for a chunk's
                           first, as the threads hold them (place_of in selective_scan_back.cuh) */

@@ -28,6 +28,11 @@ typedef enum rl_s6_back_form {
 const void *rl_s6_back_summary_kernel(bool f64, bool split, rl_s6_back_form form);
 size_t rl_s6_back_summary_shared(bool f64);
 
+/* The summaries of neat tensors all of one type, float32 or bfloat16, and one panel of states, with softplus and
+ * without limits; `gated`: of gradients that pass z. */
+const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form, bool gated);
+size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form);
+
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);
 
@@ -35,10 +40,8 @@ const void *rl_s6_back_carry_kernel(bool f64);
 const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form);
 size_t rl_s6_back_walk_shared(bool f64);
 
-/* Sums of dB and dC over blocks, a thread a number or four; of the parameters' gradients over pieces, 32 numbers a
- * block. */
-const void *rl_s6_back_sum_kernel(bool f64);
-const void *rl_s6_back_parameters_kernel(bool f64);
+/* Sums of dB and dC over blocks of channels, in the first blocks; of the parameters' gradients over pieces. */
+const void *rl_s6_back_sums_kernel(bool f64);
 
 /* All of it for a few short sequences: a block a sequence of two channels; then the sums.  `floats`: all tensors by
  * time are float32. */

@@ -9,10 +9,11 @@
 #include "s6_tuning.h"
 
 enum {
-    RL_S6_BACK_ENTRY = 16,      /* steps that the start of a task costs, about */
-    RL_S6_BACK_TRIED = 1024,    /* chunks of a sequence, at most: the carries run through them one by one */
-    RL_S6_BACK_FREE = 1 << 25,  /* bytes of scratch that need not be saved */
-    RL_S6_BACK_SHORT_ROUNDS = 2 /* blocks of short sequences for each multiprocessor, at most */
+    RL_S6_BACK_ENTRY = 16,         /* steps that the start of a task costs, about */
+    RL_S6_BACK_TRIED = 1024,       /* chunks of a sequence, at most: the carries run through them one by one */
+    RL_S6_BACK_FREE = 1 << 25,     /* bytes of scratch that need not be saved */
+    RL_S6_BACK_FEW_SUMS = 1 << 19, /* numbers of dB and dC that are too few for a thread each four */
+    RL_S6_BACK_SHORT_ROUNDS = 2    /* blocks of short sequences for each multiprocessor, at most */
 };
 
 /* Steps of a short sequence, at most: shared memory holds them all. */
@@ -65,6 +66,12 @@ static inline int64_t rl_s6_back_matrix(const rl_s6_args *scan)
 static inline int32_t rl_s6_back_shares(int64_t pieces)
 {
     return pieces >= 4 * RL_S6_BACK_SHARES ? RL_S6_BACK_SHARES : 1;
+}
+
+/* Shares of a sum of dB or dC: where there are few threads to go round, and each would add up many. */
+static inline int32_t rl_s6_back_input_shares(int64_t numbers, int64_t blocks_per_group)
+{
+    return numbers < RL_S6_BACK_FEW_SUMS && blocks_per_group >= 4 * RL_S6_BACK_SHARES ? RL_S6_BACK_SHARES : 1;
 }
 
 #endif

@@ -21,12 +21,15 @@ namespace
 
 constexpr int PAIR = RL_S6_BACK_SHORT_CHANNELS, STATES = RL_S6_BACK_SHORT_STATES, LANES = PAIR * STATES;
 constexpr int THREADS = RL_S6_BACK_SHORT_THREADS, WARPS = THREADS / 32;
-constexpr int AHEAD = 8; /* steps whose numbers are loaded together */
+template <typename Acc>
+constexpr int AHEAD_OF = sizeof(Acc) == 4 ? 8 : 4; /* steps whose numbers are loaded together */
 
 #include "selective_scan_back_short_room.cuh"
 
 /* `floats`: all tensors by time are float32. */
 template <typename Acc, bool floats> struct Short {
+    static constexpr int AHEAD = AHEAD_OF<Acc>;
+
     const rl_s6_back_args &args;
     const Room<Acc> room;
     Piece piece;
@@ -37,10 +40,12 @@ template <typename Acc, bool floats> struct Short {
     Acc a, start;                  /* A, and the state before the first step */
     Acc bias, skip;                /* of the channel whose steps the thread prepares and finishes */
 
+    /* Before the wait for earlier kernels: what there is to find without reading. */
     __device__ Short(const rl_s6_back_args &args, const Room<Acc> &room, int64_t task) : args(args), room(room)
     {
         const rl_s6_args &scan = args.scan;
         const int64_t sequence = (int)task / (int)scan.blocks; /* there are few */
+        if (scan.offsets) await_earlier();
         block = task - sequence * scan.blocks;
         group = (int)block / (int)scan.blocks_per_group;
         const int64_t in_group = (block - group * scan.blocks_per_group) * PAIR,
@@ -54,13 +59,17 @@ template <typename Acc, bool floats> struct Short {
         own = lane / STATES;
         state = lane % STATES;
         exists = own < channels && state < scan.states;
-        a = exists ? finite_range(((const Acc *)scan.A)[(channel + own) * scan.A_channel + state * scan.A_state])
-                   : Acc(0);
-        start = exists ? load_state(scan.h_init) : Acc(0);
+    }
+
+    __device__ void load_constants()
+    {
+        const rl_s6_args &scan = args.scan;
         static_assert(THREADS / 2 % PAIR == 0, "a thread keeps to one channel");
         const int of = threadIdx.x % PAIR;
+        a = exists ? ((const Acc *)scan.A)[(channel + own) * scan.A_channel + state * scan.A_state] : Acc(0);
         bias = of < channels ? load_vector(scan.bias, of) : Acc(0);
         skip = of < channels ? load_vector(scan.D, of) : Acc(0);
+        start = exists ? load_state(scan.h_init) : Acc(0);
     }
 
     __device__ static Acc load_number(const rl_s6_view &view, int64_t at)
@@ -83,11 +92,9 @@ template <typename Acc, bool floats> struct Short {
     {
         return load_number(view, place_of(view, t, of));
     }
-    __device__ Acc load_input(const rl_s6_view &view, int t, int of) const
+    __device__ int64_t place_of_input(const rl_s6_view &view, int t, int of) const
     {
-        if (of >= args.scan.states) return 0;
-        return load_number(view,
-                           first_row(args.scan, view, piece) + t * view.step + group * view.group + of * view.lane);
+        return first_row(args.scan, view, piece) + t * view.step + group * view.group + of * view.lane;
     }
     __device__ Acc load_vector(const rl_s6_vector &vector, int of) const
     {
@@ -116,10 +123,23 @@ template <typename Acc, bool floats> struct Short {
     }
     template <int stride> __device__ void prepare_inputs(int from) const
     {
-#pragma unroll 8
-        for (int i = from; i < steps * STATES; i += stride) {
-            room.B[i] = load_input(args.scan.B, i / STATES, i % STATES);
-            room.C[i] = args.dy.data ? load_input(args.scan.C, i / STATES, i % STATES) : Acc(0);
+        constexpr int EACH = stride / STATES; /* steps from one of the thread's to the next */
+        const int of = from % STATES, first = from / STATES;
+        const bool there = of < args.scan.states, flows = there && args.dy.data;
+        int64_t B = place_of_input(args.scan.B, first, of), C = place_of_input(args.scan.C, first, of);
+        for (int t = first; t < steps; t += AHEAD * EACH) {
+            Acc b[AHEAD], c[AHEAD];
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++, B += EACH * args.scan.B.step, C += EACH * args.scan.C.step) {
+                const bool exists = t + k * EACH < steps;
+                b[k] = exists && there ? load_number(args.scan.B, B) : Acc(0);
+                c[k] = exists && flows ? load_number(args.scan.C, C) : Acc(0);
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+                const int at = (t + k * EACH) * STATES + of;
+                if (t + k * EACH < steps) room.B[at] = b[k], room.C[at] = c[k];
+            }
         }
     }
     template <int stride> __device__ void prepare_steps(int from) const
@@ -162,6 +182,10 @@ template <typename Acc, bool floats> struct Short {
     struct Group {
         Acc decay[AHEAD], added[AHEAD];
 
+        __device__ Group()
+        {
+        }
+
         __device__ Group(const Acc *decays, const Acc *adds, int at, int stride)
         {
 #pragma unroll
@@ -177,9 +201,13 @@ template <typename Acc, bool floats> struct Short {
     {
         Acc h = start;
         int t = 0;
+        Group next;
+        if (t + AHEAD <= steps) next = Group(room.decay, room.h, lane, LANES);
+#pragma unroll 1
         for (; t + AHEAD <= steps; t += AHEAD) {
             const int at = t * LANES + lane;
-            const Group group(room.decay, room.h, at, LANES);
+            const Group group = next;
+            if (t + 2 * AHEAD <= steps) next = Group(room.decay, room.h, at + AHEAD * LANES, LANES);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
                 h = is_fresh(t + k) ? group.added[k] : advance(group.decay[k], h, group.added[k]);
@@ -198,9 +226,13 @@ template <typename Acc, bool floats> struct Short {
     {
         Acc G = exists ? load_state(args.dh_final) : Acc(0);
         int t = steps - 1;
+        Group next;
+        if (t + 1 >= AHEAD) next = Group(room.decay, room.G, t * LANES + lane, -LANES);
+#pragma unroll 1
         for (; t + 1 >= AHEAD; t -= AHEAD) {
             const int at = t * LANES + lane;
-            const Group group(room.decay, room.G, at, -LANES);
+            const Group group = next;
+            if (t + 1 >= 2 * AHEAD) next = Group(room.decay, room.G, at - AHEAD * LANES, -LANES);
 #pragma unroll
             for (int k = 0; k < AHEAD; k++) {
                 if (args.dy.data) G += group.added[k];
@@ -331,9 +363,12 @@ template <typename Acc, bool floats> struct Short {
         to[part(1) + threadIdx.x % PAIR] = sum;
     }
 
-    __device__ void run() const
+    __device__ void run()
     {
+        await_earlier();
+        load_constants();
         prepare();
+        a = finite_range(a);
         __syncthreads(); /* the steps are there */
         find_decays();
         __syncthreads(); /* and what they do to states */
@@ -352,7 +387,6 @@ template <typename Acc, bool floats>
 __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     let_later_start();
-    await_earlier();
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
         Short<Acc, floats>(args, Room<Acc>(dynamic_shared, args.scan.length), task).run();
         __syncthreads(); /* before the next task takes the room */

@@ -1,4 +1,4 @@
-/* The last kernels of the selective scan's gradients (selective_scan_back.cuh): sums in one fixed order. */
+/* The last kernel of the selective scan's gradients (selective_scan_back.cuh): sums in one fixed order. */
 #include <machine/kernel.cuh>
 
 #include "s6_back_kernels.h"
@@ -9,56 +9,67 @@ using namespace selective_scan_back;
 namespace
 {
 
-/* Numbers first .. first + 3 of dB or dC, over the blocks of their group. */
-template <typename Acc, int count>
-__device__ void add_shares(const rl_s6_back_args &args, int64_t first, Acc (&sum)[4])
+constexpr int THREADS_OF_SUMS = RL_S6_BACK_SUM_THREADS;
+
+/* Numbers first .. first + 3 of dB or dC, over every `shares`th block of their group. */
+template <typename Acc, int count, int shares>
+__device__ void add_parts(const rl_s6_back_args &args, int64_t first, int share, Four<Acc> &sum)
 {
     const int64_t per_group = args.rows * 2 * args.scan.states, group = first / per_group;
     const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
-    const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first;
+    const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first + share * per_group;
 #pragma unroll 16
-    for (int64_t block = 0; block < blocks; block++, from += per_group) {
+    for (int64_t block = share; block < blocks; block += shares, from += shares * per_group) {
         if (count == 4) {
-            const Four<Acc> share = *(const Four<Acc> *)from;
+            const Four<Acc> part = *(const Four<Acc> *)from;
 #pragma unroll
-            for (int k = 0; k < count; k++) sum[k] += share.state[k];
+            for (int k = 0; k < count; k++) sum.state[k] += part.state[k];
         } else {
-            sum[0] += *from;
+            sum.state[0] += *from;
         }
     }
 }
 
-/* dB and dC: a thread `count` neighbouring states.  Without channels there is no block: zero. */
-template <typename Acc, int count> __device__ void sum_inputs(const rl_s6_back_args &args)
+template <typename Acc, int count>
+__device__ void store_inputs(const rl_s6_back_args &args, int64_t first, const Four<Acc> &sum)
 {
-    const int64_t states = args.scan.states, row_size = 2 * states, all = args.groups * args.rows * row_size;
-    const int64_t stride = (int64_t)gridDim.x * blockDim.x * count;
-    for (int64_t k = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * count; k < all; k += stride) {
-        const int64_t group_row = k / row_size, number = k - group_row * row_size;
-        const int64_t group = group_row / args.rows, row = group_row - group * args.rows;
-        const rl_s6_view &view = number < states ? args.dB : args.dC;
-        if (!view.data) continue;
-        Acc sum[4] = {};
-        add_shares<Acc, count>(args, k, sum);
-        const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
-        const int64_t step = args.scan.reverse ? -view.step : view.step;
-        const int64_t state = number < states ? number : number - states;
-        const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
-        store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count,
-                                   sum);
-    }
-}
-template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6_back_args args)
-{
-    let_later_start();
-    await_earlier();
-    if (args.scan.states % 4 == 0)
-        sum_inputs<Acc, 4>(args);
-    else
-        sum_inputs<Acc, 1>(args);
+    const int64_t states = args.scan.states, group_row = first / (2 * states),
+                  number = first - group_row * 2 * states;
+    const int64_t group = group_row / args.rows, row = group_row - group * args.rows;
+    const rl_s6_view &view = number < states ? args.dB : args.dC;
+    if (!view.data) return;
+    const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
+    const int64_t step = args.scan.reverse ? -view.step : view.step;
+    const int64_t state = number < states ? number : number - states;
+    const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
+    store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count,
+                               sum.state);
 }
 
-constexpr int THREADS_OF_SUMS = RL_S6_BACK_SUM_THREADS;
+/* dB and dC: a thread a share of `count` neighbouring states.  Without channels there is no block: zero. */
+template <typename Acc, int count, int shares>
+__device__ void sum_inputs(const rl_s6_back_args &args, Four<Acc> (&shared)[THREADS_OF_SUMS])
+{
+    constexpr int NUMBERS = THREADS_OF_SUMS / shares;
+    const int64_t all = args.groups * args.rows * 2 * args.scan.states, stride = args.sum_blocks * NUMBERS * count;
+    const int column = threadIdx.x % NUMBERS, share = threadIdx.x / NUMBERS;
+    for (int64_t first = (int64_t)blockIdx.x * NUMBERS * count; first < all; first += stride) {
+        const int64_t k = first + column * count;
+        Four<Acc> sum = {};
+        if (k < all) add_parts<Acc, count, shares>(args, k, share, sum);
+        if (shares > 1) {
+            __syncthreads(); /* the round before has been read */
+            shared[threadIdx.x] = sum;
+            __syncthreads(); /* all shares are there */
+        }
+        if (share != 0 || k >= all) continue;
+#pragma unroll
+        for (int other = 1; other < shares; other++)
+#pragma unroll
+            for (int i = 0; i < count; i++) sum.state[i] += shared[other * NUMBERS + column].state[i];
+        store_inputs<Acc, count>(args, k, sum);
+    }
+}
 
 /* Parts first, first + shares, ... of one number. */
 template <typename Acc, int shares> __device__ Acc sum_parts(const Acc *from, int64_t pieces, int64_t step, int share)
@@ -73,13 +84,15 @@ template <typename Acc, int shares> __device__ Acc sum_parts(const Acc *from, in
  * The parameters' gradients, each in `shares` shares.  Numbers are those of dA, of dD, of ddelta_bias, one after the
  * other.  Of A none flows where it lies beyond the finite range.
  */
-template <typename Acc, int shares> __device__ void sum_parameters(const rl_s6_back_args &args, Acc *shared)
+template <typename Acc, int shares>
+__device__ void sum_parameters(const rl_s6_back_args &args, Acc (&shared)[THREADS_OF_SUMS])
 {
     constexpr int NUMBERS = THREADS_OF_SUMS / shares;
     const int64_t channels = args.scan.channels, states = args.scan.states, matrix = channels * states;
     const int64_t count = matrix + 2 * channels;
     const int column = threadIdx.x % NUMBERS, share = threadIdx.x / NUMBERS;
-    for (int64_t first = (int64_t)blockIdx.x * NUMBERS; first < count; first += (int64_t)gridDim.x * NUMBERS) {
+    const int64_t block = blockIdx.x - args.sum_blocks, blocks = gridDim.x - args.sum_blocks;
+    for (int64_t first = block * NUMBERS; first < count; first += blocks * NUMBERS) {
         const int64_t k = first + column, vector = k < matrix ? -1 : (k - matrix) / channels;
         const int64_t channel = k < matrix ? k / states : k - matrix - vector * channels;
         const int64_t state = k < matrix ? k - channel * states : 0;
@@ -106,25 +119,33 @@ template <typename Acc, int shares> __device__ void sum_parameters(const rl_s6_b
     }
 }
 
-template <typename Acc> __global__ void parameters_kernel(const __grid_constant__ rl_s6_back_args args)
+/* The first blocks take dB and dC, the others the parameters' gradients. */
+template <typename Acc>
+__global__ void __launch_bounds__(THREADS_OF_SUMS) sums_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    __shared__ Acc shared[THREADS_OF_SUMS];
+    __shared__ union {
+        Four<Acc> inputs[THREADS_OF_SUMS];
+        Acc parameters[THREADS_OF_SUMS];
+    } shared;
     let_later_start();
     await_earlier();
-    if (args.shares > 1)
-        sum_parameters<Acc, RL_S6_BACK_SHARES>(args, shared);
-    else
-        sum_parameters<Acc, 1>(args, shared);
+    if (blockIdx.x >= args.sum_blocks) {
+        if (args.shares > 1)
+            sum_parameters<Acc, RL_S6_BACK_SHARES>(args, shared.parameters);
+        else
+            sum_parameters<Acc, 1>(args, shared.parameters);
+    } else if (args.scan.states % 4 != 0) {
+        sum_inputs<Acc, 1, 1>(args, shared.inputs);
+    } else if (args.input_shares > 1) {
+        sum_inputs<Acc, 4, RL_S6_BACK_SHARES>(args, shared.inputs);
+    } else {
+        sum_inputs<Acc, 4, 1>(args, shared.inputs);
+    }
 }
 
 } // namespace
 
-const void *rl_s6_back_sum_kernel(bool f64)
+const void *rl_s6_back_sums_kernel(bool f64)
 {
-    return f64 ? kernel_address<sum_kernel<double>>() : kernel_address<sum_kernel<float>>();
-}
-
-const void *rl_s6_back_parameters_kernel(bool f64)
-{
-    return f64 ? kernel_address<parameters_kernel<double>>() : kernel_address<parameters_kernel<float>>();
+    return f64 ? kernel_address<sums_kernel<double>>() : kernel_address<sums_kernel<float>>();
 }

@@ -2,10 +2,12 @@
  * The launcher of the selective scan's gradients: resolves a problem into s6_back_args.h, cuts it up, and launches
  * the kernels that selective_scan_back.cuh tells of.
  */
+#include <cudaTypedefs.h>
 #include <math.h>
 
 #include "counts.h"
 #include "device.h"
+#include "s6_back_copies.h"
 #include "s6_back_kernels.h"
 #include "s6_back_tuning.h"
 #include "s6_views.h"
@@ -278,6 +280,9 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
+        if (error == cudaSuccess && (form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16))
+            error =
+                rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form, f64), rl_s6_back_summary_neat_shared(form));
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
         if (error == cudaSuccess)
@@ -287,20 +292,77 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
     return error;
 }
 
+/* An axis of one element has no stride; the copy engine wants one that it could take. */
+static cuuint64_t copyable_bytes(int64_t stride, int64_t size, int64_t bytes)
+{
+    return size == 1 ? 16 : (cuuint64_t)(stride * bytes);
+}
+
+/* A view of which rows of `inner` numbers are copied `wide` at a time. */
+static bool describe(rill_context *context, const rl_s6_back_args *args, const rl_s6_view *view, int64_t inner,
+                     int64_t wide, CUtensorMap *map)
+{
+    if (!view->data) return true;
+    const int64_t bytes = (int64_t)rill_dtype_size((rill_dtype)view->dtype), length = args->scan.length;
+    const int64_t batch = args->rows / rl_most(length, 1);
+    if ((length > 1 && view->step <= 0) || (batch > 1 && view->batch <= 0) || length > INT32_MAX / 2) return false;
+    const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)length, (cuuint64_t)batch};
+    const cuuint64_t strides[] = {copyable_bytes(view->step, length, bytes),
+                                  copyable_bytes(view->batch, batch, bytes)};
+    const cuuint32_t box[] = {(cuuint32_t)wide, 2 * RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode =
+        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
+    return encode(map, bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, view->data,
+                  sizes, strides, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* Whether the summaries are those of their own kernel, and the copy engine can bring all that it reads. */
+static bool describe_inputs(rill_context *context, const rl_s6_back_args *args, rl_s6_back_copies *copies)
+{
+    const rl_s6_args *scan = &args->scan;
+    const int64_t unit = args->form == RL_S6_BACK_NEAT_F32 ? 4 : 8, channels = scan->channels, states = scan->states;
+    const int64_t wide = scan->block_channels, all = args->groups * states;
+    const bool packed = args->groups == 1 || (scan->B.group == states && scan->C.group == states);
+    if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
+    if (!scan->softplus || args->clamps) return false;
+    return rl_cuda_state_of(context)->encode_tiles && packed && scan->group_channels % unit == 0 &&
+           states % unit == 0 && channels <= INT32_MAX && all <= INT32_MAX &&
+           describe(context, args, &scan->delta, channels, wide, &copies->delta) &&
+           describe(context, args, &scan->x, channels, wide, &copies->x) &&
+           describe(context, args, &args->dy, channels, wide, &copies->dy) &&
+           describe(context, args, &scan->z, channels, wide, &copies->z) &&
+           describe(context, args, &scan->B, all, RL_S6_PANEL, &copies->B) &&
+           describe(context, args, &scan->C, all, RL_S6_PANEL, &copies->C);
+}
+
+static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args)
+{
+    static const char what[] = "selective_scan_backward: launch of the summaries";
+    const rl_s6_args *scan = &args->scan;
+    const rl_s6_back_form form = (rl_s6_back_form)args->form;
+    const int threads = scan->block_channels * RL_S6_BACK_SUMMARY_THREADS;
+    rl_s6_back_summary_args copied = {.back = *args};
+    void *arguments[] = {&copied};
+    if (scan->tasks > 0 && describe_inputs(context, args, &copied.copies))
+        return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, scan->z.data && args->dy.data),
+                                    rl_least(scan->tasks, MOST_BLOCKS), 1, threads,
+                                    rl_s6_back_summary_neat_shared(form), arguments, what);
+    return launch(context, args, rl_s6_back_summary_kernel(is_f64(args), scan->chunks > 1, form), scan->tasks,
+                  threads, rl_s6_back_summary_shared(is_f64(args)), what);
+}
+
 /* All but the parameters' and groups' sums. */
 static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
 {
     const rl_s6_args *scan = &args->scan;
     const bool f64 = is_f64(args), split = scan->chunks > 1;
     const int threads = scan->block_channels * RL_S6_BACK_CHANNEL_THREADS, carrying = 128;
-    const int64_t numbers = scan->sequences * scan->channels * scan->states * (split ? 2 : 1);
+    const int64_t lanes = scan->sequences * rl_s6_back_matrix(scan) / RL_S6_OWN * (split ? 2 : 1);
     rill_status status = RILL_OK;
-    if (!args->whole)
-        status = launch(context, args, rl_s6_back_summary_kernel(f64, split, (rl_s6_back_form)args->form),
-                        scan->tasks, scan->block_channels * RL_S6_BACK_SUMMARY_THREADS,
-                        rl_s6_back_summary_shared(f64), "selective_scan_backward: launch of the summaries");
-    if (!args->whole && status == RILL_OK)
-        status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
+    if (!args->whole) status = launch_summaries(context, args);
+    if (!args->whole && scan->states > 0 && status == RILL_OK)
+        status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(lanes, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
     if (status != RILL_OK) return status;
     return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
@@ -308,21 +370,23 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
                   "selective_scan_backward: launch");
 }
 
+/* One launch: of dB and dC where groups have several blocks, and of what parameters there are. */
 static rill_status launch_sums(rill_context *context, rl_s6_back_args *args)
 {
     const rl_s6_args *scan = &args->scan;
-    const bool f64 = is_f64(args), inputs = args->dB.data || args->dC.data;
-    const int threads = 256;
-    const int64_t numbers = args->groups * args->rows * 2 * scan->states / (scan->states % 4 == 0 ? 4 : 1);
+    const int64_t numbers = args->groups * args->rows * 2 * scan->states;
     const int64_t parameters = scan->channels * (scan->states + 2);
-    rill_status status = RILL_OK;
-    if (inputs && (!args->add_groups || scan->channels == 0))
-        status = launch(context, args, rl_s6_back_sum_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
-                        "selective_scan_backward: launch of the sums");
-    if (status != RILL_OK || !(args->dA.data || args->dD.data || args->dbias.data)) return status;
-    return launch(context, args, rl_s6_back_parameters_kernel(f64),
-                  rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), RL_S6_BACK_SUM_THREADS, 0,
-                  "selective_scan_backward: launch of the parameters' sums");
+    int64_t blocks = 0;
+    args->sum_blocks = 0;
+    if ((args->dB.data || args->dC.data) && (!args->add_groups || scan->channels == 0)) {
+        args->input_shares = rl_s6_back_input_shares(numbers, scan->blocks_per_group);
+        const int64_t threads = numbers / (scan->states % 4 == 0 ? 4 : 1) * args->input_shares;
+        args->sum_blocks = rl_least(rl_s6_ceil(threads, RL_S6_BACK_SUM_THREADS), MOST_BLOCKS / 2);
+    }
+    if (args->dA.data || args->dD.data || args->dbias.data)
+        blocks = rl_least(rl_s6_ceil(parameters * args->shares, RL_S6_BACK_SUM_THREADS), MOST_BLOCKS / 2);
+    return launch(context, args, rl_s6_back_sums_kernel(is_f64(args)), args->sum_blocks + blocks,
+                  RL_S6_BACK_SUM_THREADS, 0, "selective_scan_backward: launch of the sums");
 }
 
 static rill_status run_long(rill_context *context, rl_s6_back_args *args)

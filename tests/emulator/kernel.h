@@ -222,6 +222,24 @@ template <typename T> inline T atomicOr(T *to, std::common_type_t<T> value)
     emulator::progress();
     return __atomic_fetch_or(to, value, __ATOMIC_RELAXED);
 }
+template <typename T> inline T atomicMax(T *to, std::common_type_t<T> value)
+{
+    emulator::progress();
+    T before = __atomic_load_n(to, __ATOMIC_RELAXED);
+    while (before < value &&
+           !__atomic_compare_exchange_n(to, &before, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return before;
+}
+template <typename T> inline T atomicMin(T *to, std::common_type_t<T> value)
+{
+    emulator::progress();
+    T before = __atomic_load_n(to, __ATOMIC_RELAXED);
+    while (before > value &&
+           !__atomic_compare_exchange_n(to, &before, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return before;
+}
 template <typename T> inline T atomicExch(T *to, std::common_type_t<T> value)
 {
     emulator::progress();
@@ -296,6 +314,15 @@ template <typename T> inline T __shfl_down_sync(unsigned lanes, T value, unsigne
 template <typename T> inline T __shfl_xor_sync(unsigned lanes, T value, int with, int width = 32)
 {
     return emulator_shuffle(lanes, value, (emulator::self->rank % 32) ^ with, width);
+}
+/* Of all lanes of a warp. */
+inline unsigned __reduce_max_sync(unsigned lanes, unsigned value)
+{
+    for (int with = 1; with < 32; with *= 2) {
+        const unsigned other = __shfl_xor_sync(lanes, value, with);
+        value = other > value ? other : value;
+    }
+    return value;
 }
 
 /* Last: the headers above must not take this for nvcc's second pass. */
