@@ -84,7 +84,7 @@ template <int form>
 __global__ void __launch_bounds__((TEAMS + 1) * TEAM, 1) roles_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Room *const rooms = reinterpret_cast<Room *>(dynamic_shared);
-    const int team = threadIdx.x / TEAM;
+    const int team = __shfl_sync(~0u, threadIdx.x / TEAM, 0); /* a warp's, as the compiler then knows */
     await_earlier();
     let_later_start();
     if (team < TEAMS && threadIdx.x % TEAM < 32) {

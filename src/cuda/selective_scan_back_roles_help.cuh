@@ -30,14 +30,20 @@ template <int form> struct Helper {
     {
         return column < job.block.channels ? job.steps - two * 2 : 0;
     }
-    __device__ void fetch(const Job &job, int tensor, int count, Raw<float> (&to)[2]) const
+    /* What does not exist becomes `bits`. */
+    __device__ void fetch(const Job &job, int tensor, int count, uint32_t bits, Raw<float> (&to)[2]) const
     {
         const char *const from = quad_of(job, tensor);
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            to[i] = {};
+            to[i].bits = make_uint4(bits, bits, bits, bits);
             if (i < count) to[i] = load_raw<form>(float(), from + i * args.pace[tensor], view_of(args, tensor), true, 4);
         }
+    }
+    /* Step sizes that do not exist are so far below zero that softplus and its slope make 0 of them. */
+    __device__ void fetch_delta(const Job &job, int count, Raw<float> (&to)[2]) const
+    {
+        fetch(job, OF_DELTA, count, 0xf149f149u, to);
     }
 
     /* A job's tensors on their way to its preparation. */
@@ -47,9 +53,9 @@ template <int form> struct Helper {
     __device__ void fetch_steps(const Job &job, Coming &to) const
     {
         const int steps = count(job);
-        fetch(job, OF_DELTA, steps, to.delta);
-        fetch(job, OF_X, steps, to.x);
-        fetch(job, OF_DY, steps, to.dy);
+        fetch_delta(job, steps, to.delta);
+        fetch(job, OF_X, steps, 0, to.x);
+        fetch(job, OF_DY, steps, 0, to.dy);
     }
 
     /* The same to its end. */
@@ -59,15 +65,15 @@ template <int form> struct Helper {
     __device__ void fetch_again(const Job &job, Leaving &to) const
     {
         const int steps = count(job);
-        fetch(job, OF_X, steps, to.x);
-        fetch(job, OF_DELTA, steps, to.delta);
+        fetch(job, OF_X, steps, 0, to.x);
+        fetch_delta(job, steps, to.delta);
     }
 
     /* Step sizes and what goes with them; whether the fast order may have them. */
     __device__ bool size_steps(const Coming &from, const Four<float> &bias, int i, float (&delta)[4],
                                float (&input)[4], float (&du)[4]) const
     {
-        float value[4], size = 0, sum = 0, least;
+        float value[4], size = 0, sum = 0; /* NaN stays in the sum: x and dy are 0 where nothing exists */
         unpack<form>(from.delta[i], args.scan.delta, true, delta);
         unpack<form>(from.x[i], args.scan.x, true, value);
         unpack<form>(from.dy[i], args.dy, true, du);
@@ -77,14 +83,12 @@ template <int form> struct Helper {
             size = fmaxf(size, fabsf(delta[k]));
             delta[k] = softplus_of_small(delta[k]);
         }
-        least = delta[0];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             input[k] = delta[k] * value[k];
-            least = delta[k] < least ? delta[k] : least;
-            sum += fabsf(delta[k]) + fabsf(input[k]) + fabsf(du[k]);
+            sum += fabsf(input[k]) + fabsf(du[k]);
         }
-        return size <= SMALL && least >= 0 && sum <= Limits<float>::tame;
+        return size <= SMALL && sum <= Limits<float>::tame;
     }
 
     __device__ void put_steps(const Job &job, int parity, const Coming &from) const
@@ -94,13 +98,8 @@ template <int form> struct Helper {
         float delta[2][4], input[2][4], du[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const bool exists = i < steps, tame = size_steps(from, bias, i, delta[i], input[i], du[i]);
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                delta[i][k] = exists ? delta[i][k] : 0.0f;
-                input[i][k] = exists ? input[i][k] : 0.0f;
-            }
-            if (exists && !tame) room.wild[parity] = 1;
+            const bool tame = size_steps(from, bias, i, delta[i], input[i], du[i]);
+            if (!tame && i < steps) room.wild[parity] = 1;
         }
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -176,18 +175,17 @@ template <int form> struct Helper {
             float x[4], slope[4], dx[4], ddelta[4];
             unpack<form>(from.x[i], args.scan.x, true, x);
             slopes_of(from.delta[i], bias, slope);
-            const bool exists = i < count;
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const float delta = i ? steps[k].delta1 : steps[k].delta0, own = du[k / 2].state[k % 2 * 2 + i];
                 const float along_x = x[k] * along_B.state[k], whole = along_delta.state[k] + along_x;
                 dx[k] = delta * along_B.state[k];
-                ddelta[k] = exists ? slope[k] * whole : 0.0f;
+                ddelta[k] = slope[k] * whole;
                 dbias.state[k] += ddelta[k];
                 dx[k] += own * skip.state[k];
                 dD.state[k] += own * x[k];
             }
-            if (!exists) continue;
+            if (i >= count) continue;
             if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx));
             if (args.ddelta.data) store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta));
         }
