@@ -22,6 +22,7 @@ namespace
 
 constexpr int TEAMS = RL_S6_BACK_BLOCKS, TEAM = RL_S6_BACK_TEAM, COLUMNS = RL_S6_BACK_CHANNELS;
 constexpr int PART = 4, PARTS = TILE / PART; /* steps whose states registers hold */
+constexpr int PART_NUMBERS = OWN * TEAM * STATES, WARP_NUMBERS = 32 * STATES; /* of a part: of all, of half a warp's */
 constexpr int JOBS = 4;                      /* of a team: two in stages, one before and one after them */
 constexpr int WALKER_REGISTERS = 136, HELPER_REGISTERS = 96;
 

@@ -169,7 +169,7 @@ template <int form> struct Helper {
         for (int k = 0; k < 2; k++) du[k] = *(const Four<float> *)&room.du[parity][two][column + 2 * k];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            const float *const sums = &place.number[1][column / WARP * 128 + (two % 2 * 2 + i) * 2 * WARP];
+            const float *const sums = &place.number[1][column / WARP * WARP_NUMBERS + (two % 2 * 2 + i) * 2 * WARP];
             const Four<float> along_B = *(const Four<float> *)&sums[column % WARP];
             const Four<float> along_delta = *(const Four<float> *)&sums[WARP + column % WARP];
             float x[4], slope[4], dx[4], ddelta[4];
@@ -197,13 +197,13 @@ template <int form> struct Helper {
     __device__ void finish_inputs(const Job &job, int parity) const
     {
         const int at = thread / 8, number = thread % 8 * STATES, kind = number / PANEL, state = number % PANEL;
-        const int from = at % PART * 2 * PANEL + (number ^ (at & 1) * PANEL);
+        const int from = ((at % PART / 2 * 2 + kind) * 2 + at % 2) * PANEL + state;
         if (at >= job.steps || state >= args.scan.states) return;
         const float *const place = room.part[parity][at / PART].number[0];
         Four<float> sum = *(const Four<float> *)&place[from];
 #pragma unroll
         for (int warp = 1; warp < TEAM / 32; warp++) {
-            const Four<float> more = *(const Four<float> *)&place[warp * 128 + from];
+            const Four<float> more = *(const Four<float> *)&place[warp * WARP_NUMBERS + from];
 #pragma unroll
             for (int k = 0; k < STATES; k++) sum.state[k] += more.state[k];
         }

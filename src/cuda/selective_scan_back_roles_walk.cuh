@@ -71,38 +71,71 @@ struct Walker {
             for (int k = 0; k < half; k++) numbers[k] += __shfl_xor_sync(~0u, numbers[k + half], 8 * half);
         return numbers[0];
     }
+    /*
+     * Where the thread reads and writes of a part: addresses that move from part to part, so that all within a part
+     * are at a constant distance.
+     */
+    struct Places {
+        const TwoSteps *steps[OWN];
+        const float2 *du[OWN];
+        const float *rows;  /* of B; those of C lie a constant further */
+        float *start;       /* the thread's states */
+        float *inputs;      /* its dB and dC: even threads have even steps, odd ones the others */
+        float *along;       /* its Σ G B or Σ A G a h */
+
+        __device__ void move(int parts)
+        {
+#pragma unroll
+            for (int j = 0; j < OWN; j++) {
+                steps[j] += parts * (PART / 2 * COLUMNS);
+                du[j] += parts * (PART / 2 * COLUMNS);
+            }
+            rows += parts * (PART * ORDERS * PANEL);
+            start += parts * PART_NUMBERS;
+            inputs += parts * PART_NUMBERS;
+            along += parts * PART_NUMBERS;
+        }
+    };
+    /* Of the tile's first part. */
+    __device__ Places places(int parity) const
+    {
+        Places at;
+        float *const part = room.part[parity][0].number[0];
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            at.steps[j] = &room.steps[parity][0][slot_of(lane.column_of(j))];
+            at.du[j] = (const float2 *)room.du[parity][0][lane.column_of(j)];
+        }
+        at.rows = &room.B[0][lane.order][lane.lane * STATES];
+        at.start = part + thread * STATES;
+        at.inputs = part + thread / 32 * WARP_NUMBERS + (thread & 1) * PANEL + lane.lane * STATES + lane.order;
+        at.along = part + TEAM * STATES + thread / 32 * WARP_NUMBERS + (lane.lane & 1) * WARP +
+                   lane.column_of(0) % WARP;
+        return at;
+    }
+
     /* dB (kind 0) or dC of a part's steps 2 two and 2 two + 1: even threads take the one, odd threads the other. */
-    __device__ void put_two(PartRoom &place, int two, int kind, float (&first)[STATES], float (&second)[STATES]) const
+    __device__ void put_two(const Places &at, int two, int kind, float (&first)[STATES], float (&second)[STATES]) const
     {
         const bool odd = thread & 1;
         const float one = add_slots(first), other = add_slots(second);
         const float keep = odd ? other : one, give = odd ? one : other;
-        float *const to = &place.number[0][thread / 32 * 128 + lane.lane * STATES + lane.order];
-        (odd ? to + 2 * PANEL + (kind ^ 1) * PANEL : to + kind * PANEL)[two * 4 * PANEL] =
-            keep + __shfl_xor_sync(~0u, give, 1);
+        at.inputs[(two * 2 + kind) * 2 * PANEL] = keep + __shfl_xor_sync(~0u, give, 1);
     }
     /* A step's Σ G B and Σ A G a h over the lanes of the channels: lane by lane another of the four numbers. */
-    __device__ void put_along(PartRoom &place, int t, float (&along_B)[OWN], float (&along_delta)[OWN]) const
+    __device__ void put_along(const Places &at, int t, float (&along_B)[OWN], float (&along_delta)[OWN]) const
     {
         const int kind = lane.lane & 1;
         along_B[0] += __shfl_xor_sync(~0u, along_B[1], 4);
         along_delta[0] += __shfl_xor_sync(~0u, along_delta[1], 4);
         const float keep = kind ? along_delta[0] : along_B[0], give = kind ? along_B[0] : along_delta[0];
-        place.number[1][thread / 32 * 128 + t * 2 * WARP + kind * WARP + lane.column_of(0) % WARP] =
-            keep + __shfl_xor_sync(~0u, give, 2);
+        at.along[t * 2 * WARP] = keep + __shfl_xor_sync(~0u, give, 2);
     }
 
-    __device__ Four<float> row_of(const float (*rows)[ORDERS][PANEL], int t) const
+    /* B (kind 0) or C of a part's step. */
+    __device__ static Four<float> row_of(const Places &at, int kind, int t)
     {
-        return *(const Four<float> *)&rows[t][lane.order][lane.lane * STATES];
-    }
-    __device__ TwoSteps steps_of(int parity, int two, int j) const
-    {
-        return room.steps[parity][two][slot_of(lane.column_of(j))];
-    }
-    __device__ float2 du_of(int parity, int two, int j) const
-    {
-        return *(const float2 *)&room.du[parity][two][lane.column_of(j)];
+        return *(const Four<float> *)(at.rows + (kind * TILE + t) * ORDERS * PANEL);
     }
 
     /* One step of a channel forward; its decays are left in `decay`. */
@@ -116,30 +149,28 @@ struct Walker {
         }
     }
 
-    /* The states before each part, from the one before the tile. */
-    __device__ void leave_starts(int parity, float (&h)[OWN][STATES])
+    /* The states before each part, from the one before the tile; `at` moves from the first part to the last. */
+    __device__ void leave_starts(Places &at, float (&h)[OWN][STATES])
     {
 #pragma unroll 1
         for (int part = 0; part < PARTS - 1; part++) {
 #pragma unroll
-            for (int j = 0; j < OWN; j++)
-                store_four_at(&room.part[parity][part].number[j][thread * STATES], h[j]);
+            for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
 #pragma unroll
             for (int two = 0; two < PART / 2; two++) {
-                const int at = part * PART / 2 + two;
-                const Four<float> b0 = row_of(room.B, at * 2), b1 = row_of(room.B, at * 2 + 1);
+                const Four<float> b0 = row_of(at, 0, two * 2), b1 = row_of(at, 0, two * 2 + 1);
                 float decay[STATES];
 #pragma unroll
                 for (int j = 0; j < OWN; j++) {
-                    const TwoSteps step = steps_of(parity, at, j);
+                    const TwoSteps step = at.steps[j][two * COLUMNS];
                     advance_step(step.delta0, step.input0, j, b0, h[j], h[j], decay);
                     advance_step(step.delta1, step.input1, j, b1, h[j], h[j], decay);
                 }
             }
+            at.move(1);
         }
 #pragma unroll
-        for (int j = 0; j < OWN; j++)
-            store_four_at(&room.part[parity][PARTS - 1].number[j][thread * STATES], h[j]);
+        for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
     }
 
     /* What the state after a step gives to dC. */
@@ -170,53 +201,51 @@ struct Walker {
         along_delta = product(along_delta, rate_unit<float>());
     }
 
-    __device__ void walk_part(int parity, int part)
+    __device__ void walk_part(const Places &at)
     {
-        PartRoom &place = room.part[parity][part];
         float h[PART + 1][OWN][STATES], decay[PART][OWN][STATES];
 #pragma unroll
-        for (int j = 0; j < OWN; j++) load_four(&place.number[j][thread * STATES], h[0][j]);
+        for (int j = 0; j < OWN; j++) load_four(at.start + j * TEAM * STATES, h[0][j]);
         __syncwarp(); /* the warp's sums take the place of its states */
 #pragma unroll
         for (int two = 0; two < PART / 2; two++) {
-            const int at = part * PART / 2 + two, t = two * 2;
-            const Four<float> b0 = row_of(room.B, at * 2), b1 = row_of(room.B, at * 2 + 1);
+            const int t = two * 2;
+            const Four<float> b0 = row_of(at, 0, t), b1 = row_of(at, 0, t + 1);
             float dC[2][STATES];
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
-                const TwoSteps step = steps_of(parity, at, j);
-                const float2 du = du_of(parity, at, j);
+                const TwoSteps step = at.steps[j][two * COLUMNS];
+                const float2 du = at.du[j][two * COLUMNS];
                 advance_step(step.delta0, step.input0, j, b0, h[t][j], h[t + 1][j], decay[t][j]);
                 take_after(du.x, h[t + 1][j], j == 0, dC[0]);
                 advance_step(step.delta1, step.input1, j, b1, h[t + 1][j], h[t + 2][j], decay[t + 1][j]);
                 take_after(du.y, h[t + 2][j], j == 0, dC[1]);
             }
-            put_two(place, two, 1, dC[0], dC[1]);
+            put_two(at, two, 1, dC[0], dC[1]);
         }
 #pragma unroll
         for (int two = PART / 2 - 1; two >= 0; two--) {
-            const int at = part * PART / 2 + two;
             TwoSteps step[OWN];
             float2 du[OWN];
             float dB[2][STATES];
 #pragma unroll
             for (int j = 0; j < OWN; j++) {
-                step[j] = steps_of(parity, at, j);
-                du[j] = du_of(parity, at, j);
+                step[j] = at.steps[j][two * COLUMNS];
+                du[j] = at.du[j][two * COLUMNS];
             }
 #pragma unroll
             for (int i = 1; i >= 0; i--) {
                 const int t = two * 2 + i;
-                const Four<float> b = row_of(room.B, at * 2 + i), c = row_of(room.C, at * 2 + i);
+                const Four<float> b = row_of(at, 0, t), c = row_of(at, 1, t);
                 float along_B[OWN], along_delta[OWN];
 #pragma unroll
                 for (int j = 0; j < OWN; j++)
                     step_back(i ? step[j].delta1 : step[j].delta0, i ? step[j].input1 : step[j].input0,
                               i ? du[j].y : du[j].x, j, b, c, h[t][j], decay[t][j], dB[i], along_B[j],
                               along_delta[j]);
-                put_along(place, t, along_B, along_delta);
+                put_along(at, t, along_B, along_delta);
             }
-            put_two(place, two, 0, dB[0], dB[1]);
+            put_two(at, two, 0, dB[0], dB[1]);
         }
     }
 
@@ -349,9 +378,13 @@ struct Walker {
         load_before(job, parity, start, h);
         if (!(tame && is_tame(h))) room.wild[parity] = 1;
         if (job.enters || (job.tile & 1)) enter_span(job);
-        leave_starts(parity, h);
+        Places at = places(parity);
+        leave_starts(at, h);
 #pragma unroll 1
-        for (int part = PARTS - 1; part >= 0; part--) walk_part(parity, part);
+        for (int part = PARTS - 1; part >= 0; part--) {
+            walk_part(at);
+            at.move(-1);
+        }
         if (!(job.tile & 1)) anchor(job);
         if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
         if (job.ends_task) store_each(args.A_parts, job, job.index, dA);
