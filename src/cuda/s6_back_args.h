@@ -78,7 +78,7 @@ typedef struct rl_s6_back_args {
     void *bc_parts;    /* [blocks, rows, 2, states]: the blocks' dB and dC */
     int32_t *again;    /* [pieces, blocks]: tasks that selective_scan_back_walk.cu must do after the cut by roles; NULL:
                           it does them all */
-    int32_t pace[9];   /* bytes of a step of the tensors in the order of selective_scan_back_rows.cuh, for the cut by
+    int64_t pace[9];   /* bytes of a step of the tensors in the order of selective_scan_back_rows.cuh, for the cut by
                           roles */
 } rl_s6_back_args;
 

@@ -5,28 +5,27 @@
  * other one is finished and filled again.
  */
 
+/* What lies in memory tile by tile: the tensors, and these. */
+enum Stream { OF_SHARES = TENSORS, OF_KEPT, OF_SUMS, OF_DB, OF_DC, STREAMS };
+
 /* A tile, and where it lies. */
 struct Job {
-    char *at[TENSORS]; /* its first step, from the block's first channel on */
-    float *shares;     /* of dB and dC, its first step */
-    const float *kept, *sums, *ends;
-    Block block;
-    int64_t task, index, row, sequence, batch; /* row: of what is kept of chunks */
-    int64_t first;                             /* memory row of its first step */
-    int steps, tile;                    /* 0 steps: there is no job any more */
+    char *at[STREAMS]; /* its first step, from the block's first channel on */
+    int64_t number, channel; /* of the block, of its first channel */
+    int64_t task, index, row, sequence; /* row: of what is kept of chunks */
+    int channels, steps, tile;          /* that exist; 0 steps: there is no job any more */
     bool begins, ends_task;             /* the task's first and last */
     bool enters, leaves;                /* the chunk's last tile and its first, which are the first and last walked */
     bool moves, starts, finishes;       /* the chunk has a state before it; it is its sequence's first, last */
-    int vectors;
+    uint8_t vectors;                    /* where the task's bias and skip are */
 };
 
 /* Where a team's jobs have come to. */
 struct Cursor {
-    Block block;
+    Job model; /* what all of the chunk's have in common */
     Chunk chunk;
-    char *origin[TENSORS]; /* the chunk's first step */
-    int64_t task, index, sequence, end, tile;
-    int vectors;
+    char *origin[STREAMS]; /* the chunk's first tile */
+    int64_t end, tile;
     bool begins;
 };
 
@@ -48,13 +47,13 @@ struct Room {
     alignas(16) float du[2][TILE / 2][COLUMNS][2];
     PartRoom part[2][PARTS];
     alignas(16) float B[TILE][ORDERS][PANEL], C[TILE][ORDERS][PANEL];
-    uint4 inputs[2][TEAM]; /* fours of B and C as they lie in memory */
+    uint4 inputs[2][TEAM];                          /* fours of B and C as they lie in memory */
     alignas(16) float shares[2][TILE / 2][COLUMNS]; /* dD, ddelta_bias of every eighth two steps */
     alignas(16) float bias[2][COLUMNS], skip[2][COLUMNS];
     float deltas[2][COLUMNS];
     Job job[JOBS];
     Cursor cursor;
-    int64_t stride[TENSORS];
+    int64_t stride[STREAMS]; /* from tile to tile */
     uint64_t full[2], done[2];
     int wild[2], task_wild; /* a job, the task so far holds what the fast order cannot take */
 };

@@ -17,16 +17,16 @@ struct Walker {
 
     __device__ int64_t place(const Job &job, int64_t row) const
     {
-        return ((row * args.scan.blocks + job.block.number) * OWN * TEAM + thread) * STATES;
+        return ((row * args.scan.blocks + job.number) * OWN * TEAM + thread) * STATES;
     }
     __device__ int64_t place_in(const rl_s6_state &view, const Job &job, int j, int k) const
     {
-        return job.sequence * view.sequence + (job.block.channel + lane.column_of(j)) * view.channel +
+        return job.sequence * view.sequence + (job.channel + lane.column_of(j)) * view.channel +
                lane.state_of(0, k) * view.state;
     }
     __device__ bool has(const Job &job, int j, int k) const
     {
-        return lane.column_of(j) < job.block.channels && lane.state_of(0, k) < args.scan.states;
+        return lane.column_of(j) < job.channels && lane.state_of(0, k) < args.scan.states;
     }
 
     __device__ static void load_four(const float *from, float (&to)[STATES])
@@ -295,7 +295,7 @@ struct Walker {
         for (int j = 0; j < OWN; j++)
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
-                const int64_t channel = job.block.channel + lane.column_of(j);
+                const int64_t channel = job.channel + lane.column_of(j);
                 rate[j][k] = has(job, j, k) ? rate_of(load_A<float>(args.scan, channel, lane.state_of(0, k))) : 0.0f;
                 tame = tame && rate[j][k] <= 0;
                 dA[j][k] = 0;
@@ -311,8 +311,8 @@ struct Walker {
             load_each(args.backs, job, job.row, G);
         for (int j = 0; j < OWN; j++) {
             const int column = lane.column_of(j);
-            if (column < job.block.channels)
-                tame = tame && !(args.wild[job.row * args.scan.channels + job.block.channel + column] &
+            if (column < job.channels)
+                tame = tame && !(args.wild[job.row * args.scan.channels + job.channel + column] &
                                  RL_S6_BACK_RUN_AGAIN);
         }
         return tame;

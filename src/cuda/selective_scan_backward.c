@@ -142,7 +142,7 @@ static bool find_paces(rl_s6_back_args *args)
     for (int i = 0; i < 9; i++) {
         const int64_t bytes = views[i]->data ? views[i]->step * (int64_t)rill_dtype_size((rill_dtype)views[i]->dtype) : 0;
         if (bytes > most || bytes < -most) return false;
-        args->pace[i] = (int32_t)bytes;
+        args->pace[i] = bytes;
     }
     return true;
 }
