@@ -14,7 +14,8 @@ enum {
     RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
     RL_S6_BACK_SUMMARY_THREADS = 4, /* the same in the summary */
     RL_S6_BACK_BLOCKS = 3,          /* of the walk that a multiprocessor has at a time */
-    RL_S6_BACK_TEAM = 128,          /* threads that walk a task where roles are cut: selective_scan_back_roles.cu */
+    RL_S6_BACK_LEAST = 32,          /* steps that each task must exceed there */
+    RL_S6_BACK_TEAM = 128,          /* threads that walk a task where work is cut by roles: selective_scan_back_roles.cu */
     RL_S6_BACK_SHORT_CHANNELS = 2,  /* of a block of short sequences: selective_scan_back_short.cu */
     RL_S6_BACK_SHORT_STATES = 16,   /* at most, there */
     RL_S6_BACK_SHORT_THREADS = 512,

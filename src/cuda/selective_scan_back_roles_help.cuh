@@ -148,13 +148,7 @@ template <int form> struct Helper {
         char *const to_dx = quad_of(job, OF_DX, part), *const to_ddelta = quad_of(job, OF_DDELTA, part);
         const Four<float> skip = *(const Four<float> *)&room.skip[job.vectors][column];
         const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];
-        Four<float> &all_D = *(Four<float> *)&room.shares[0][two][column];
-        Four<float> &all_bias = *(Four<float> *)&room.shares[1][two][column];
-        Four<float> dD = {}, dbias = {};
-        if (!job.begins) {
-            dD = all_D;
-            dbias = all_bias;
-        }
+        const bool begins = job.begins && part < PARTS / 2; /* each step of a tile's half has sums of its own */
         TwoSteps steps[4];
         Four<float> du[2];
 #pragma unroll
@@ -165,6 +159,14 @@ template <int form> struct Helper {
         for (int i = 0; i < 2; i++) {
             const Four<float> along_B = *(const Four<float> *)&sums[(second * 2 + i) * 2 * WARP];
             const Four<float> along_delta = *(const Four<float> *)&sums[(second * 2 + i) * 2 * WARP + WARP];
+            const int row = two % (TILE / 4) * 2 + i;
+            Four<float> &all_D = *(Four<float> *)&room.shares[0][row][column];
+            Four<float> &all_bias = *(Four<float> *)&room.shares[1][row][column];
+            Four<float> dD = {}, dbias = {};
+            if (!begins) {
+                dD = all_D;
+                dbias = all_bias;
+            }
             float x[4], slope[4], dx[4], ddelta[4];
             unpack<form>(from.x[i], args.scan.x, true, x);
             slopes_of(from.delta[i], bias, slope);
@@ -178,12 +180,12 @@ template <int form> struct Helper {
                 dx[k] += own * skip.state[k];
                 dD.state[k] += own * x[k];
             }
+            all_D = dD;
+            all_bias = dbias;
             if (i >= count(job, part)) continue;
             if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx));
             if (args.ddelta.data) store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta));
         }
-        all_D = dD;
-        all_bias = dbias;
     }
 
     /* A task's dD and ddelta_bias, and whether it must be done again. */

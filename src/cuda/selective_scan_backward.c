@@ -147,15 +147,24 @@ static bool find_paces(rl_s6_back_args *args)
     return true;
 }
 
-/* Whether the walk may be cut by roles, which knows the usual problem only. */
-static bool has_roles(rl_s6_back_args *args)
+/* Steps of the last chunk, where all sequences are of one length. */
+static int64_t last_steps(const rl_s6_args *scan)
+{
+    const int64_t share = scan->chunks > 1 ? rl_s6_back_share(scan->length, scan->chunks) : scan->length;
+    return scan->length - share * (scan->chunks - 1);
+}
+
+/* Whether the walk, cut as it is, may be cut by roles too, which knows the usual problem only. */
+static bool has_roles(rill_context *context, rl_s6_back_args *args)
 {
     const rl_s6_args *scan = &args->scan;
+    const size_t shared = rl_s6_back_roles_shared();
+    if (shared == 0 || shared > rl_cuda_state_of(context)->most_shared) return false;
     if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
-    if (args->whole || args->clamps || scan->offsets || scan->z.data || !args->dy.data) return false;
-    if (!scan->softplus || !find_paces(args)) return false;
-    return rl_s6_back_roles_shared() > 0 && scan->block_channels == RL_S6_BACK_CHANNELS &&
-           is_float_state(&scan->h_init) && is_float_state(&args->dh_final) && is_float_state(&args->dh_init);
+    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data || !args->dy.data) return false;
+    return scan->block_channels == RL_S6_BACK_CHANNELS && last_steps(scan) > RL_S6_BACK_LEAST &&
+           is_float_state(&scan->h_init) && is_float_state(&args->dh_final) && is_float_state(&args->dh_init) &&
+           find_paces(args);
 }
 
 /* The number of chunks that takes the least time of those whose own scratch stays below the size of x. */
@@ -230,7 +239,7 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
         {&args->D_parts, pieces * channels * element},
         {&args->bias_parts, pieces * channels * element},
         {&args->bc_parts, shares * 2 * (size_t)scan->states * element},
-        {(void **)&args->again, has_roles(args) ? pieces * (size_t)scan->blocks * sizeof *args->again : 0},
+        {(void **)&args->again, has_roles(context, args) ? pieces * (size_t)scan->blocks * sizeof *args->again : 0},
     };
     rill_status status = RILL_OK;
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == RILL_OK; i++)
