@@ -3,8 +3,8 @@
  * has three teams of 128 threads, each at a task of its own, and four warps that prepare tiles for them and finish
  * these: so that teams do nothing but walk, and each scheduler has warps of both kinds.
  *
- * The fast order alone is taken here.  A task that turns out to hold something else is walked to its end all the same,
- * and then again, all of it, by selective_scan_back_walk.cu, which leaves the same bits where nothing is wild.
+ * The fast order alone is taken here.  A task that turns out to hold something else is walked to its end all the
+ * same, and then again, all of it, by selective_scan_back_walk.cu, which leaves the same bits where nothing is wild.
  */
 #include <machine/kernel.cuh>
 
@@ -23,7 +23,8 @@ namespace
 constexpr int TEAMS = RL_S6_BACK_BLOCKS, TEAM = RL_S6_BACK_TEAM, COLUMNS = RL_S6_BACK_CHANNELS;
 constexpr int PART = 4, PARTS = TILE / PART; /* steps whose states registers hold */
 static_assert(TEAM / 32 == TEAMS + 1, "a helping warp for each team, and one more");
-constexpr int PART_NUMBERS = OWN * TEAM * STATES, WARP_NUMBERS = 32 * STATES; /* of a part: of all, of half a warp's */
+constexpr int PART_NUMBERS = OWN * TEAM * STATES,
+              WARP_NUMBERS = 32 * STATES; /* of a part: of all, of half a warp's */
 /* Jobs of a team are described five ahead of the one that is finished; those three behind are nobody's any more. */
 constexpr int JOBS = 8, AHEAD = 5;
 constexpr int WALKER_REGISTERS = 136, HELPER_REGISTERS = 96;

@@ -10,8 +10,8 @@ enum Stream { OF_SHARES = TENSORS, OF_KEPT, OF_SUMS, OF_DB, OF_DC, STREAMS };
 
 /* A tile, and where it lies. */
 struct Job {
-    char *at[STREAMS]; /* its first step, from the block's first channel on */
-    int64_t number, channel; /* of the block, of its first channel */
+    char *at[STREAMS];                  /* its first step, from the block's first channel on */
+    int64_t number, channel;            /* of the block, of its first channel */
     int64_t task, index, row, sequence; /* row: of what is kept of chunks */
     int channels, steps, tile;          /* that exist; 0 steps: there is no job any more */
     bool begins, ends_task;             /* the task's first and last */

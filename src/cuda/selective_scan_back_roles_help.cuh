@@ -1,8 +1,8 @@
 /*
- * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage, and
- * finish the gradients of one that has been walked.  One warp, a Helper, has the steps of a team; one more, the Clerk,
- * B, C, their gradients and what is kept, of all teams.  The arithmetic is that of selective_scan_back_prepare.cuh and
- * selective_scan_back_finish.cuh.
+ * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage,
+ * and finish the gradients of one that has been walked.  One warp, a Helper, has the steps of a team; one more, the
+ * Clerk, B, C, their gradients and what is kept, of all teams.  The arithmetic is that of
+ * selective_scan_back_prepare.cuh and selective_scan_back_finish.cuh.
  */
 
 /* Once the warp's own copies and writes to a stage are done. */
@@ -184,7 +184,8 @@ template <int form> struct Helper {
             all_bias = dbias;
             if (i >= count(job, part)) continue;
             if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx));
-            if (args.ddelta.data) store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta));
+            if (args.ddelta.data)
+                store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta));
         }
     }
 
@@ -211,8 +212,10 @@ template <int form> struct Helper {
             const bool exists = k < job.channels;
             const rl_s6_vector &bias = args.scan.bias, &skip = args.scan.D;
             const int64_t channel = job.channel + k;
-            room.bias[job.vectors][k] = exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
-            room.skip[job.vectors][k] = exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
+            room.bias[job.vectors][k] =
+                exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
+            room.skip[job.vectors][k] =
+                exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
         }
         __syncwarp();
     }
@@ -221,7 +224,8 @@ template <int form> struct Helper {
     __device__ static void copy_kept(const Job &job, const rl_s6_back_args &args, PartRoom &to, int half)
     {
         const bool kept = job.tile > 0;
-        const float *const from = kept ? (const float *)job.at[OF_KEPT] + half * TEAM * STATES : (const float *)args.A_parts;
+        const float *const from =
+            kept ? (const float *)job.at[OF_KEPT] + half * TEAM * STATES : (const float *)args.A_parts;
         for (int k = (threadIdx.x & 31) * STATES; k < TEAM * STATES; k += 32 * STATES)
             copy_async_16(&to.number[half][k], from + (kept ? k : 0), kept ? 16 : 0);
     }
@@ -320,8 +324,8 @@ template <int form> struct Clerk {
         Helper<form>::copy_kept(job, args, room.part[parity][0], 0);
         if (lane >= COLUMNS / 4) return;
         const bool sums = job.tile > 0 && lane * 4 < job.channels;
-        copy_async_16(&room.deltas[parity][lane * 4], sums ? (const float *)job.at[OF_SUMS] + lane * 4 : (const float *)args.A_parts,
-                      sums ? 16 : 0);
+        copy_async_16(&room.deltas[parity][lane * 4],
+                      sums ? (const float *)job.at[OF_SUMS] + lane * 4 : (const float *)args.A_parts, sums ? 16 : 0);
     }
 
     /* Answers whether there was a job to finish, or may be. */

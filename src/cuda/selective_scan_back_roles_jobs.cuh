@@ -128,7 +128,8 @@ struct Jobs {
             __syncwarp();
             return;
         }
-        for (int k = lane; k < (int)(sizeof(Job) / sizeof(int)); k += 32) ((int *)&job)[k] = ((const int *)&at.model)[k];
+        for (int k = lane; k < (int)(sizeof(Job) / sizeof(int)); k += 32)
+            ((int *)&job)[k] = ((const int *)&at.model)[k];
         __syncwarp();
         if (lane < STREAMS) job.at[lane] = at.origin[lane] + tile * room.stride[lane];
         if (lane == 0) {

@@ -45,8 +45,7 @@ struct Walker {
     __device__ void load_each(const void *from, const Job &job, int64_t row, float (&to)[OWN][STATES]) const
     {
 #pragma unroll
-        for (int j = 0; j < OWN; j++)
-            load_four((const float *)from + place(job, row) + j * TEAM * STATES, to[j]);
+        for (int j = 0; j < OWN; j++) load_four((const float *)from + place(job, row) + j * TEAM * STATES, to[j]);
     }
     __device__ void store_each(void *to, const Job &job, int64_t row, const float (&from)[OWN][STATES]) const
     {
@@ -78,10 +77,10 @@ struct Walker {
     struct Places {
         const TwoSteps *steps[OWN];
         const float2 *du[OWN];
-        const float *rows;  /* of B; those of C lie a constant further */
-        float *start;       /* the thread's states */
-        float *inputs;      /* its dB and dC: even threads have even steps, odd ones the others */
-        float *along;       /* its Σ G B or Σ A G a h */
+        const float *rows; /* of B; those of C lie a constant further */
+        float *start;      /* the thread's states */
+        float *inputs;     /* its dB and dC: even threads have even steps, odd ones the others */
+        float *along;      /* its Σ G B or Σ A G a h */
 
         __device__ void move(int parts)
         {
@@ -109,13 +108,14 @@ struct Walker {
         at.rows = &room.B[0][lane.order][lane.lane * STATES];
         at.start = part + thread * STATES;
         at.inputs = part + thread / 32 * WARP_NUMBERS + (thread & 1) * PANEL + lane.lane * STATES + lane.order;
-        at.along = part + TEAM * STATES + thread / 32 * WARP_NUMBERS + (lane.lane & 1) * WARP +
-                   lane.column_of(0) % WARP;
+        at.along =
+            part + TEAM * STATES + thread / 32 * WARP_NUMBERS + (lane.lane & 1) * WARP + lane.column_of(0) % WARP;
         return at;
     }
 
     /* dB (kind 0) or dC of a part's steps 2 two and 2 two + 1: even threads take the one, odd threads the other. */
-    __device__ void put_two(const Places &at, int two, int kind, float (&first)[STATES], float (&second)[STATES]) const
+    __device__ void put_two(const Places &at, int two, int kind, float (&first)[STATES],
+                            float (&second)[STATES]) const
     {
         const bool odd = thread & 1;
         const float one = add_slots(first), other = add_slots(second);
@@ -312,8 +312,8 @@ struct Walker {
         for (int j = 0; j < OWN; j++) {
             const int column = lane.column_of(j);
             if (column < job.channels)
-                tame = tame && !(args.wild[job.row * args.scan.channels + job.channel + column] &
-                                 RL_S6_BACK_RUN_AGAIN);
+                tame =
+                    tame && !(args.wild[job.row * args.scan.channels + job.channel + column] & RL_S6_BACK_RUN_AGAIN);
         }
         return tame;
     }

@@ -136,11 +136,12 @@ static bool is_float_state(const rl_s6_state *state)
 /* Bytes of a step as kernels that are cut by roles have them; whether they are small enough. */
 static bool find_paces(rl_s6_back_args *args)
 {
-    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->dy,      &args->scan.z, &args->dx,
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->dy,     &args->scan.z, &args->dx,
                                  &args->ddelta, &args->dz,         &args->scan.B, &args->scan.C};
     const int64_t most = INT32_MAX / (2 * RL_S6_BACK_STEPS);
     for (int i = 0; i < 9; i++) {
-        const int64_t bytes = views[i]->data ? views[i]->step * (int64_t)rill_dtype_size((rill_dtype)views[i]->dtype) : 0;
+        const int64_t bytes =
+            views[i]->data ? views[i]->step * (int64_t)rill_dtype_size((rill_dtype)views[i]->dtype) : 0;
         if (bytes > most || bytes < -most) return false;
         args->pace[i] = bytes;
     }
@@ -161,7 +162,8 @@ static bool has_roles(rill_context *context, rl_s6_back_args *args)
     const size_t shared = rl_s6_back_roles_shared();
     if (shared == 0 || shared > rl_cuda_state_of(context)->most_shared) return false;
     if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
-    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data || !args->dy.data) return false;
+    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data || !args->dy.data)
+        return false;
     return scan->block_channels == RL_S6_BACK_CHANNELS && last_steps(scan) > RL_S6_BACK_LEAST &&
            is_float_state(&scan->h_init) && is_float_state(&args->dh_final) && is_float_state(&args->dh_init) &&
            find_paces(args);
@@ -346,8 +348,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     if (!args->whole && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(numbers, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
-    if (status == RILL_OK && args->again)
-        status = launch_roles(context, args);
+    if (status == RILL_OK && args->again) status = launch_roles(context, args);
     if (status != RILL_OK) return status;
     return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
                   args->pieces * scan->blocks, threads, rl_s6_back_walk_shared(f64),
