@@ -31,6 +31,8 @@ constexpr int WALKER_REGISTERS = 136, HELPER_REGISTERS = 96;
 
 #include "selective_scan_back_roles.cuh"
 
+#include "selective_scan_back_roles_finish.cuh"
+
 #include "selective_scan_back_roles_walk.cuh"
 
 #include "selective_scan_back_roles_jobs.cuh"

@@ -48,7 +48,7 @@ struct Room {
     PartRoom part[2][PARTS];
     alignas(16) float B[TILE][ORDERS][PANEL], C[TILE][ORDERS][PANEL];
     uint4 inputs[2][TEAM];                          /* fours of B and C as they lie in memory */
-    alignas(16) float shares[2][TILE / 2][COLUMNS]; /* dD, ddelta_bias of every eighth step */
+    alignas(16) float shares[2][TILE / 2][COLUMNS]; /* dD, ddelta_bias of every eighth two steps */
     alignas(16) float bias[2][COLUMNS], skip[2][COLUMNS];
     float deltas[2][COLUMNS];
     Job job[JOBS];

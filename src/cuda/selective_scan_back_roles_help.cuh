@@ -1,8 +1,7 @@
 /*
- * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage,
- * and finish the gradients of one that has been walked.  One warp, a Helper, has the steps of a team; one more, the
- * Clerk, B, C, their gradients and what is kept, of all teams.  The arithmetic is that of
- * selective_scan_back_prepare.cuh and selective_scan_back_finish.cuh.
+ * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage.  One
+ * warp, a Helper, has the steps of a team; one more, the Clerk, B, C, their gradients and what is kept, of all teams.
+ * The arithmetic is that of selective_scan_back_prepare.cuh and selective_scan_back_finish.cuh.
  */
 
 /* Once the warp's own copies and writes to a stage are done. */
@@ -16,76 +15,31 @@ __device__ inline void hand_over(uint64_t *barrier)
 template <int form> struct Helper {
     const rl_s6_back_args &args;
     Room &room;
-    const int lane, column; /* its first channel of four; of a part it has steps 2 second and 2 second + 1 */
-    const int second;
+    const int lane;
 
-    /* The lane's steps of a part on their way: to be prepared, to be finished. */
+    /* The lane's steps of a part on their way. */
     struct Coming {
         Raw<float> x[2], delta[2], dy[2];
     };
-    struct Leaving {
-        Raw<float> x[2], delta[2];
-    };
 
-    __device__ Helper(const rl_s6_back_args &args, Room &room)
-        : args(args), room(room), lane(threadIdx.x & 31), column(threadIdx.x % (COLUMNS / 4) * 4),
-          second(threadIdx.x % 32 / (COLUMNS / 4))
+    __device__ Helper(const rl_s6_back_args &args, Room &room) : args(args), room(room), lane(threadIdx.x & 31)
     {
     }
 
-    __device__ int two_of(int part) const
+    __device__ Quads<form> quads_of(int part) const
     {
-        return part * (PART / 2) + second;
+        return Quads<form>(args, part * (PART / 2) + lane / (COLUMNS / 4), lane % (COLUMNS / 4) * 4);
     }
-    /* The lane's four channels of its first step of a part; those of the second lie a pace on. */
-    __device__ char *quad_of(const Job &job, int tensor, int part) const
+    template <bool whole> __device__ void fetch_as(const Job &job, int part, Coming &to) const
     {
-        return job.at[tensor] +
-               (two_of(part) * 2 * (int)args.pace[tensor] + column * bytes_in<form>(view_of(args, tensor)));
+        const Quads<form> quads = quads_of(part);
+        quads.template fetch<whole>(job, OF_DELTA, to.delta);
+        quads.template fetch<whole>(job, OF_X, to.x);
+        quads.template fetch<whole>(job, OF_DY, to.dy);
     }
-    /* The lane's steps of the part that exist. */
-    __device__ int count(const Job &job, int part) const
+    __device__ void fetch(const Job &job, int part, Coming &to) const
     {
-        return column < job.channels ? job.steps - two_of(part) * 2 : 0;
-    }
-    __device__ static bool is_whole(const Job &job)
-    {
-        return job.steps == TILE && job.channels == COLUMNS;
-    }
-
-    /*
-     * What does not exist becomes 0, but for step sizes, which become so small that softplus and its slope make 0 of
-     * them.
-     */
-    template <bool whole> __device__ void fetch(const Job &job, int tensor, int part, Raw<float> (&to)[2]) const
-    {
-        const char *const from = quad_of(job, tensor, part);
-        const uint32_t bits = tensor == OF_DELTA ? 0xf149f149u : 0;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (!whole) to[i].bits = make_uint4(bits, bits, bits, bits);
-            if (whole || i < count(job, part))
-                to[i] = load_raw<form>(float(), from + i * args.pace[tensor], view_of(args, tensor), true, 4);
-        }
-    }
-    template <bool whole> __device__ void fetch_coming_of(const Job &job, int part, Coming &to) const
-    {
-        fetch<whole>(job, OF_DELTA, part, to.delta);
-        fetch<whole>(job, OF_X, part, to.x);
-        fetch<whole>(job, OF_DY, part, to.dy);
-    }
-    template <bool whole> __device__ void fetch_leaving_of(const Job &job, int part, Leaving &to) const
-    {
-        fetch<whole>(job, OF_X, part, to.x);
-        fetch<whole>(job, OF_DELTA, part, to.delta);
-    }
-    __device__ void fetch_coming(const Job &job, int part, Coming &to) const
-    {
-        is_whole(job) ? fetch_coming_of<true>(job, part, to) : fetch_coming_of<false>(job, part, to);
-    }
-    __device__ void fetch_leaving(const Job &job, int part, Leaving &to) const
-    {
-        is_whole(job) ? fetch_leaving_of<true>(job, part, to) : fetch_leaving_of<false>(job, part, to);
+        is_whole(job) ? fetch_as<true>(job, part, to) : fetch_as<false>(job, part, to);
     }
 
     /* Step sizes and what goes with them; whether the fast order may have them. */
@@ -112,13 +66,14 @@ template <int form> struct Helper {
 
     __device__ void put_steps(const Job &job, int parity, int part, const Coming &from) const
     {
+        const Quads<form> quads = quads_of(part);
+        const int two = quads.two, column = quads.column;
         const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];
-        const int two = two_of(part);
         float delta[2][4], input[2][4], du[2][4];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const bool tame = size_steps(from, bias, i, delta[i], input[i], du[i]);
-            if (!tame && i < count(job, part)) room.wild[parity] = 1;
+            if (!tame && i < quads.count(job)) room.wild[parity] = 1;
         }
 #pragma unroll
         for (int k = 0; k < 4; k++)
@@ -130,81 +85,6 @@ template <int form> struct Helper {
         }
     }
 
-    /* The slopes of step sizes along what is stored. */
-    __device__ void slopes_of(const Raw<float> &raw, const Four<float> &bias, float (&slope)[4]) const
-    {
-        unpack<form>(raw, args.scan.delta, true, slope);
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float value = slope[k] + bias.state[k];
-            slope[k] = softplus_slope(value, decay_of_small(value));
-        }
-    }
-
-    __device__ void finish_steps(const Job &job, int parity, int part, const Leaving &from) const
-    {
-        const int two = two_of(part);
-        const float *const sums = &room.part[parity][part].number[1][column / WARP * WARP_NUMBERS + column % WARP];
-        char *const to_dx = quad_of(job, OF_DX, part), *const to_ddelta = quad_of(job, OF_DDELTA, part);
-        const Four<float> skip = *(const Four<float> *)&room.skip[job.vectors][column];
-        const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];
-        const bool begins = job.begins && part < PARTS / 2; /* each step of a tile's half has sums of its own */
-        TwoSteps steps[4];
-        Four<float> du[2];
-#pragma unroll
-        for (int k = 0; k < 4; k++) steps[k] = room.steps[parity][two][slot_of(column) ^ k];
-#pragma unroll
-        for (int k = 0; k < 2; k++) du[k] = *(const Four<float> *)&room.du[parity][two][column + 2 * k];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const Four<float> along_B = *(const Four<float> *)&sums[(second * 2 + i) * 2 * WARP];
-            const Four<float> along_delta = *(const Four<float> *)&sums[(second * 2 + i) * 2 * WARP + WARP];
-            const int row = two % (TILE / 4) * 2 + i;
-            Four<float> &all_D = *(Four<float> *)&room.shares[0][row][column];
-            Four<float> &all_bias = *(Four<float> *)&room.shares[1][row][column];
-            Four<float> dD = {}, dbias = {};
-            if (!begins) {
-                dD = all_D;
-                dbias = all_bias;
-            }
-            float x[4], slope[4], dx[4], ddelta[4];
-            unpack<form>(from.x[i], args.scan.x, true, x);
-            slopes_of(from.delta[i], bias, slope);
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const float delta = i ? steps[k].delta1 : steps[k].delta0, own = du[k / 2].state[k % 2 * 2 + i];
-                const float along_x = x[k] * along_B.state[k], whole = along_delta.state[k] + along_x;
-                dx[k] = delta * along_B.state[k];
-                ddelta[k] = slope[k] * whole;
-                dbias.state[k] += ddelta[k];
-                dx[k] += own * skip.state[k];
-                dD.state[k] += own * x[k];
-            }
-            all_D = dD;
-            all_bias = dbias;
-            if (i >= count(job, part)) continue;
-            if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx));
-            if (args.ddelta.data)
-                store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta));
-        }
-    }
-
-    /* A task's dD and ddelta_bias, and whether it must be done again. */
-    __device__ void finish_task(const Job &job) const
-    {
-        if (lane == 0) args.again[job.task] = room.task_wild;
-        __syncwarp();
-        for (int at = lane; at < job.channels; at += 32) {
-            float sum[2] = {};
-            for (int row = 0; row < TILE / 2; row++)
-                for (int kind = 0; kind < 2; kind++) sum[kind] += room.shares[kind][row][at];
-            const int64_t to = job.index * args.scan.channels + job.channel + at;
-            ((float *)args.D_parts)[to] = sum[0];
-            ((float *)args.bias_parts)[to] = sum[1];
-        }
-        __syncwarp();
-    }
-
     /* Of a task's first job, what its steps need besides their tensors. */
     __device__ void load_vectors(const Job &job) const
     {
@@ -212,10 +92,8 @@ template <int form> struct Helper {
             const bool exists = k < job.channels;
             const rl_s6_vector &bias = args.scan.bias, &skip = args.scan.D;
             const int64_t channel = job.channel + k;
-            room.bias[job.vectors][k] =
-                exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
-            room.skip[job.vectors][k] =
-                exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
+            room.bias[job.vectors][k] = exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
+            room.skip[job.vectors][k] = exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
         }
         __syncwarp();
     }
@@ -230,44 +108,50 @@ template <int form> struct Helper {
             copy_async_16(&to.number[half][k], from + (kept ? k : 0), kept ? 16 : 0);
     }
 
-    /* What the job that was walked leaves: notes whether it was wild. */
+    /* Of a job that has been walked: whether it, and so its task, was wild. */
     __device__ void note_wild(const Job &job, int parity) const
     {
         if (lane == 0) {
-            room.task_wild = (job.begins ? 0 : room.task_wild) | room.wild[parity];
+            const int wild = (job.begins ? 0 : room.task_wild) | room.wild[parity];
+            if (job.ends_task) args.again[job.task] = wild;
+            room.task_wild = wild;
             room.wild[parity] = 0;
         }
         __syncwarp();
     }
 
+    /* Two parts' steps are always on their way. */
+    __device__ void fill(const Job &next, const Job &later, int parity, Coming (&coming)[2]) const
+    {
+        copy_kept(next, args, room.part[parity][0], 1);
+#pragma unroll 1
+        for (int part = 0; part < PARTS; part += 2) {
+            const Job &other = part + 2 < PARTS ? next : later;
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                put_steps(next, parity, part + k, coming[k]);
+                fetch(other, (part + 2 + k) % PARTS, coming[k]);
+            }
+        }
+    }
+
     __device__ void run() const
     {
-        Coming coming;
-        Leaving leaving;
-        fetch_coming(room.job[0], 0, coming);
+        Coming coming[2];
+#pragma unroll
+        for (int k = 0; k < 2; k++) fetch(room.job[0], k, coming[k]);
         for (int i = -2;; i++) {
             const Job &done = room.job[i & (JOBS - 1)], &next = room.job[(i + 2) & (JOBS - 1)];
-            const Job &done_later = room.job[(i + 1) & (JOBS - 1)], &next_later = room.job[(i + 3) & (JOBS - 1)];
             const int parity = i & 1;
-            const bool finishes = i >= 0;
-            if (finishes && done.steps == 0) return;
-            if (finishes) barrier_wait(&room.done[parity], i / 2 & 1);
-            if (finishes) note_wild(done, parity);
-            if (next.steps > 0 && next.begins) load_vectors(next);
-#pragma unroll 1
-            for (int part = 0; part < PARTS; part++) {
-                const bool last = part + 1 == PARTS;
-                if (finishes) finish_steps(done, parity, part, leaving);
-                if (last ? i >= -1 : finishes) fetch_leaving(last ? done_later : done, last ? 0 : part + 1, leaving);
-                if (part == 0) {
-                    __syncwarp(); /* the part's sums have been read */
-                    if (next.steps > 0) copy_kept(next, args, room.part[parity][0], 1);
-                }
-                if (next.steps > 0) put_steps(next, parity, part, coming);
-                fetch_coming(last ? next_later : next, last ? 0 : part + 1, coming);
+            if (i >= 0) {
+                if (done.steps == 0) return;
+                barrier_wait(&room.done[parity], i / 2 & 1);
+                note_wild(done, parity);
             }
-            __syncwarp();
-            if (finishes && done.ends_task) finish_task(done);
+            if (next.steps > 0) {
+                if (next.begins) load_vectors(next);
+                fill(next, room.job[(i + 3) & (JOBS - 1)], parity, coming);
+            }
             hand_over(&room.full[parity]);
         }
     }

@@ -385,9 +385,16 @@ struct Walker {
             walk_part(at);
             at.move(-1);
         }
+        typename Finisher<form>::Leaving leaving;
+        const Finisher<form> finisher(args, room);
+        finisher.fetch(job, leaving);
         if (!(job.tile & 1)) anchor(job);
+        __syncwarp(); /* the warp's sums are there */
+        finisher.finish(job, parity, leaving);
         if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
-        if (job.ends_task) store_each(args.A_parts, job, job.index, dA);
+        if (!job.ends_task) return;
+        store_each(args.A_parts, job, job.index, dA);
+        finisher.finish_task(job);
     }
 
     __device__ void store_initial(const Job &job) const
