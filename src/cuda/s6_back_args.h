@@ -14,8 +14,10 @@ enum {
     RL_S6_BACK_CHANNEL_THREADS = 2, /* threads of a block for each of its channels */
     RL_S6_BACK_SUMMARY_THREADS = 4, /* the same in the summary */
     RL_S6_BACK_BLOCKS = 3,          /* of the walk that a multiprocessor has at a time */
-    RL_S6_BACK_SHORT_CHANNELS = 2,  /* of a block of short sequences: selective_scan_back_short.cu */
-    RL_S6_BACK_SHORT_STATES = 16,   /* at most, there */
+    RL_S6_BACK_LEAST = 32,          /* steps that each task must exceed there */
+    RL_S6_BACK_TEAM = 128, /* threads that walk a task where work is cut by roles: selective_scan_back_roles.cu */
+    RL_S6_BACK_SHORT_CHANNELS = 2, /* of a block of short sequences: selective_scan_back_short.cu */
+    RL_S6_BACK_SHORT_STATES = 16,  /* at most, there */
     RL_S6_BACK_SHORT_THREADS = 512,
     RL_S6_BACK_SUM_THREADS = 256, /* of a block of the sums */
     RL_S6_BACK_SHARES = 8         /* of a parameter's sum where there are many parts */
@@ -77,6 +79,10 @@ typedef struct rl_s6_back_args {
     void *D_parts;     /* [pieces, channels] */
     void *bias_parts;  /* [pieces, channels] */
     void *bc_parts;    /* [blocks, rows, 2, states]: the blocks' dB and dC */
+    int32_t *again;  /* [pieces, blocks]: tasks that selective_scan_back_walk.cu must do after the cut by roles; NULL:
+                        it does them all */
+    int64_t pace[9]; /* bytes of a step of the tensors in the order of selective_scan_back_rows.cuh, for the cut by
+                        roles */
 } rl_s6_back_args;
 
 #endif

@@ -40,6 +40,10 @@ const void *rl_s6_back_carry_kernel(bool f64);
 const void *rl_s6_back_walk_kernel(bool f64, rl_s6_back_form form);
 size_t rl_s6_back_walk_shared(bool f64);
 
+/* The same, for a multiprocessor's three tasks at a time, of tensors all of one type. */
+const void *rl_s6_back_roles_kernel(rl_s6_back_form form);
+size_t rl_s6_back_roles_shared(void);
+
 /* Sums of dB and dC over blocks of channels, in the first blocks; of the parameters' gradients over pieces. */
 const void *rl_s6_back_sums_kernel(bool f64);
 

@@ -24,7 +24,7 @@ template <typename Acc, int form> struct Finisher {
     {
         Acc dz[4] = {};
         if (args.dy.data) {
-            const Four<Acc> sums = *(const Four<Acc> *)&tiles.outputs[preparer.row + i * ROWS][preparer.column];
+            const Four<Acc> sums = *(const Four<Acc> *)&tiles.outputs[preparer.step_of(i)][preparer.column];
             Acc z[4], dy[4];
             preparer.unpack_quad(raw_z, OF_Z, z);
             preparer.unpack_quad(raw_dy, OF_DY, dy);
@@ -89,7 +89,7 @@ template <typename Acc, int form> struct Finisher {
         preparer.load(rows, OF_DY, gates ? steps : 0, raw_dy);
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            const int at = preparer.row + i * ROWS;
+            const int at = preparer.step_of(i);
             const bool exists = at < steps; /* no branch, so that quads overlap */
             Acc x[4], dx[4], ddelta[4];
             preparer.unpack_quad(fetched.x[i], OF_X, x);

@@ -28,12 +28,13 @@ __device__ inline int find_seat(const rl_s6_args &args)
 /*
  * A thread's share of a block's tiles, which have `size` steps: four neighbouring channels of one step of
  * every `count`.
- * `back`: with slopes, which only the walk back needs.
+ * `back`: with slopes, which only the walk back needs; of neighbouring steps, which is the order of its sums.
  */
 template <typename Acc, int size, bool back, int form, int count = ROWS> struct Preparer {
-    using Rows = RowsOf<count>;
     static constexpr bool neat = is_neat(form);
-    static constexpr int QUADS = size / count; /* of every tensor */
+    static constexpr int QUADS = size / count;                              /* of every tensor */
+    static constexpr int APART = back ? QUADS : 1, NEXT = back ? 1 : count; /* first steps of rows, steps of a row */
+    using Rows = RowsOf<count, APART>;
 
     const rl_s6_back_args &args;
     const Block &block;
@@ -51,6 +52,11 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         full = neat || (args.scan.wide && left >= 4);
     }
 
+    /* The step of its quad i. */
+    __device__ int step_of(int i) const
+    {
+        return row * APART + i * NEXT;
+    }
     /* The thread's first quad, and the bytes from one to the next. */
     __device__ char *quad_of(const Rows &rows, int tensor) const
     {
@@ -60,7 +66,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
     }
     __device__ int64_t stride(const rl_s6_view &view, int tensor) const
     {
-        return view.step * count * bytes_in<form>(view, tensor);
+        return view.step * NEXT * bytes_in<form>(view, tensor);
     }
 
     /* The quads of steps below `steps`; of the others nothing is read. */
@@ -71,7 +77,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
             raw[i] = {};
-            if (left > 0 && row + i * count < steps)
+            if (left > 0 && step_of(i) < steps)
                 raw[i] = load_raw<form>(Acc(), from + i * stride(view, tensor), view, tensor, neat || full, left);
         }
     }
@@ -145,7 +151,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         const Four<Acc> bias = *(const Four<Acc> *)&parameters.bias[column];
 #pragma unroll
         for (int i = 0; i < QUADS; i++) {
-            const int at = row + i * count;
+            const int at = step_of(i);
             Step<Acc> step[4] = {};
             if (left > 0 && at < steps) {
                 Acc value[4];
@@ -193,7 +199,8 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
         const rl_s6_view &view = kind ? args.scan.C : args.scan.B;
         const int64_t there = states_from(panel, i), state = args.scan.states - there;
         if (there <= 0 || at >= steps || (kind && !flows)) return {};
-        const char *from = rows.row[OF_B + kind][at % count] + at / count * stride(view, OF_B);
+        const int which = back ? at / QUADS : at % count, next = back ? at % QUADS : at / count;
+        const char *from = rows.row[OF_B + kind][which] + next * stride(view, OF_B);
         return load_raw<form>(Acc(), from + (neat ? state : state * view.lane) * bytes_in<form>(view, OF_B), view,
                               OF_B, is_whole_input(view, there), there < STATES ? (int)there : STATES);
     }
@@ -236,7 +243,7 @@ template <typename Acc, int size, bool back, int form, int count = ROWS> struct 
             const char *from = quad_of(rows, tensor) + ahead * view.step * bytes_in<form>(view, tensor);
 #pragma unroll
             for (int i = 0; i < QUADS; i++)
-                if (row + i * count < steps) fetch_ahead(from + i * stride(view, tensor));
+                if (step_of(i) < steps) fetch_ahead(from + i * stride(view, tensor));
         }
     }
 };

@@ -56,10 +56,10 @@ template <int form> __device__ inline int bytes_in(const rl_s6_view &view, int t
 }
 
 /*
- * In shared memory, where they cost no thread its registers: each tensor's first rows of a tile, from the block's
- * first channel on.
+ * In shared memory, where they cost no thread its registers: of each tensor every `apart`th row of a tile from the
+ * first on, from the block's first channel on.
  */
-template <int rows> struct RowsOf {
+template <int rows, int apart = 1> struct RowsOf {
     char *row[TENSORS][rows];
 
     /* From step `first` of a piece on. */
@@ -69,7 +69,7 @@ template <int rows> struct RowsOf {
             const int tensor = i / rows;
             const rl_s6_view &view = view_of(args, tensor);
             const int64_t lane = tensor >= OF_B ? block.group * view.group : block.channel * view.lane;
-            const int64_t at = first_row(args.scan, view, piece) + (first + i % rows) * view.step + lane;
+            const int64_t at = first_row(args.scan, view, piece) + (first + i % rows * apart) * view.step + lane;
             row[tensor][i % rows] = (char *)view.data + at * bytes_of(view);
         }
     }
@@ -82,7 +82,7 @@ template <int rows> struct RowsOf {
     }
 };
 
-using Rows = RowsOf<ROWS>;
+using Rows = RowsOf<ROWS, TILE / ROWS>;
 
 /* Bytes of a step. */
 __device__ inline void find_strides(const rl_s6_back_args &args, int64_t (&stride)[TENSORS])

@@ -494,11 +494,16 @@ const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form, bool gated)
     if (form == RL_S6_BACK_NEAT_BF16)
         return gated ? kernel_address<summary_kernel<bf16, bf16, true>>()
                      : kernel_address<summary_kernel<bf16, bf16, false>>();
+    if (form == RL_S6_BACK_NEAT_MIXED)
+        return gated ? kernel_address<summary_kernel<bf16, float, true>>()
+                     : kernel_address<summary_kernel<bf16, float, false>>();
     return gated ? kernel_address<summary_kernel<float, float, true>>()
                  : kernel_address<summary_kernel<float, float, false>>();
 }
 
 size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form)
 {
-    return form == RL_S6_BACK_NEAT_BF16 ? sizeof(Tiles<bf16, bf16>) : sizeof(Tiles<float, float>);
+    return form == RL_S6_BACK_NEAT_BF16    ? sizeof(Tiles<bf16, bf16>)
+           : form == RL_S6_BACK_NEAT_MIXED ? sizeof(Tiles<bf16, float>)
+                                           : sizeof(Tiles<float, float>);
 }

@@ -26,7 +26,7 @@ template <typename Acc> struct Tiles {
     alignas(16) Acc sums[TILE][2][CHANNELS<Acc> + WARP];       /* Σ G B, Σ A G a h; apart so that banks differ */
     alignas(16) Acc outputs[TILE][CHANNELS<Acc>];              /* Σ C h */
     alignas(16) Acc bc[CHANNELS<Acc> / WARP][TILE][2 * PANEL]; /* each warp's dB and dC */
-    alignas(16) Acc shares[2][ROWS][CHANNELS<Acc>];            /* dD, ddelta_bias of every eighth step */
+    alignas(16) Acc shares[2][ROWS][CHANNELS<Acc>];            /* dD, ddelta_bias of every eighth two steps */
     Four<Acc> start[TILE / PART<Acc>][OWN][THREADS<Acc>], entering[OWN][THREADS<Acc>];
     Parameters<Acc> vectors;
     int flags[2][CHANNELS<Acc>]; /* of a tile and the next */

@@ -364,10 +364,11 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
-    if (args.whole) await_earlier(); /* else the summary has done so for the inputs */
+    if (args.whole || args.again) await_earlier(); /* else the summary has done so for the inputs */
     let_later_start();
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
+        if (args.again && !args.again[task]) continue;
         if (threadIdx.x == 0) tiles.block = locate_block(args.scan, task - index * args.scan.blocks);
         __syncthreads(); /* the block is known */
         Task<Acc, form>(args, tiles.block, index, tiles).run();

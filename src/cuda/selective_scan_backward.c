@@ -137,6 +137,47 @@ static int64_t element_of(const rl_s6_back_args *args)
     return is_f64(args) ? sizeof(double) : sizeof(float);
 }
 
+static bool is_float_state(const rl_s6_state *state)
+{
+    return !state->data || state->dtype == (int32_t)RILL_F32;
+}
+
+/* Bytes of a step as kernels that are cut by roles have them; whether they are small enough. */
+static bool find_paces(rl_s6_back_args *args)
+{
+    const rl_s6_view *views[] = {&args->scan.x, &args->scan.delta, &args->dy,     &args->scan.z, &args->dx,
+                                 &args->ddelta, &args->dz,         &args->scan.B, &args->scan.C};
+    const int64_t most = INT32_MAX / (2 * RL_S6_BACK_STEPS);
+    for (int i = 0; i < 9; i++) {
+        const int64_t bytes =
+            views[i]->data ? views[i]->step * (int64_t)rill_dtype_size((rill_dtype)views[i]->dtype) : 0;
+        if (bytes > most || bytes < -most) return false;
+        args->pace[i] = bytes;
+    }
+    return true;
+}
+
+/* Steps of the last chunk, where all sequences are of one length. */
+static int64_t last_steps(const rl_s6_args *scan)
+{
+    const int64_t share = scan->chunks > 1 ? rl_s6_back_share(scan->length, scan->chunks) : scan->length;
+    return scan->length - share * (scan->chunks - 1);
+}
+
+/* Whether the walk, cut as it is, may be cut by roles too, which knows the usual problem only. */
+static bool has_roles(rill_context *context, rl_s6_back_args *args)
+{
+    const rl_s6_args *scan = &args->scan;
+    const size_t shared = rl_s6_back_roles_shared();
+    if (shared == 0 || shared > rl_cuda_state_of(context)->most_shared) return false;
+    if (args->form < RL_S6_BACK_NEAT_F32) return false;
+    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data || !args->dy.data)
+        return false;
+    return scan->block_channels == RL_S6_BACK_CHANNELS && last_steps(scan) > RL_S6_BACK_LEAST &&
+           is_float_state(&scan->h_init) && is_float_state(&args->dh_final) && is_float_state(&args->dh_init) &&
+           find_paces(args);
+}
+
 /* The number of chunks that takes the least time of those whose own scratch stays below the size of x. */
 static int64_t pick_chunks(const rl_s6_back_args *args, int sms)
 {
@@ -209,6 +250,7 @@ static rill_status take_scratch(rill_context *context, rl_s6_back_args *args)
         {&args->D_parts, pieces * channels * element},
         {&args->bias_parts, pieces * channels * element},
         {&args->bc_parts, shares * 2 * (size_t)scan->states * element},
+        {(void **)&args->again, has_roles(context, args) ? pieces * (size_t)scan->blocks * sizeof *args->again : 0},
     };
     rill_status status = RILL_OK;
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0] && status == RILL_OK; i++)
@@ -280,9 +322,11 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const rl_s6_back_form form = (rl_s6_back_form)(i % RL_S6_BACK_FORMS);
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
-        if (error == cudaSuccess && (form == RL_S6_BACK_NEAT_F32 || form == RL_S6_BACK_NEAT_BF16))
+        if (error == cudaSuccess && form >= RL_S6_BACK_NEAT_F32)
             error =
                 rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form, f64), rl_s6_back_summary_neat_shared(form));
+        if (error == cudaSuccess && !f64 && form >= RL_S6_BACK_NEAT_F32 && rl_s6_back_roles_shared() > 0)
+            error = rl_cuda_allow(state, rl_s6_back_roles_kernel(form), rl_s6_back_roles_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, true, form), summary);
         if (error == cudaSuccess)
@@ -324,7 +368,7 @@ static bool describe_inputs(rill_context *context, const rl_s6_back_args *args, 
     const int64_t unit = args->form == RL_S6_BACK_NEAT_F32 ? 4 : 8, channels = scan->channels, states = scan->states;
     const int64_t wide = scan->block_channels, all = args->groups * states;
     const bool packed = args->groups == 1 || (scan->B.group == states && scan->C.group == states);
-    if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
+    if (args->form < RL_S6_BACK_NEAT_F32) return false;
     if (!scan->softplus || args->clamps) return false;
     return rl_cuda_state_of(context)->encode_tiles && packed && scan->group_channels % unit == 0 &&
            states % unit == 0 && channels <= INT32_MAX && all <= INT32_MAX &&
@@ -352,6 +396,15 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
                   threads, rl_s6_back_summary_shared(is_f64(args)), what);
 }
 
+/* A block for each multiprocessor, which takes several tasks at a time. */
+static rill_status launch_roles(rill_context *context, rl_s6_back_args *args)
+{
+    const int64_t tasks = args->pieces * args->scan.blocks;
+    return launch(context, args, rl_s6_back_roles_kernel((rl_s6_back_form)args->form),
+                  rl_least(tasks, rl_cuda_state_of(context)->sms), (RL_S6_BACK_BLOCKS + 1) * RL_S6_BACK_TEAM,
+                  rl_s6_back_roles_shared(), "selective_scan_backward: launch of the roles");
+}
+
 /* All but the parameters' and groups' sums. */
 static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
 {
@@ -364,6 +417,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
     if (!args->whole && scan->states > 0 && status == RILL_OK)
         status = launch(context, args, rl_s6_back_carry_kernel(f64), rl_s6_ceil(lanes, carrying), carrying, 0,
                         "selective_scan_backward: launch of the carries");
+    if (status == RILL_OK && args->again) status = launch_roles(context, args);
     if (status != RILL_OK) return status;
     return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
                   args->pieces * scan->blocks, threads, rl_s6_back_walk_shared(f64),

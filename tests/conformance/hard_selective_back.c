@@ -251,7 +251,9 @@ static int run_venue(const venue *where, rill_context *opened)
     context = opened;
     bool has = op_available(op_find("selective_scan_backward"), context);
     if (!has) printf("%s: does not have the gradients, not tested\n", where->name);
-    return has ? run_rows(where->name) + run_edge_tests(where->name) + run_view_tests(where->name) : -1;
+    if (!has) return -1;
+    return run_rows(where->name) + run_edge_tests(where->name) + run_view_tests(where->name) +
+           run_walk_tests(where->name);
 }
 
 int main(int count, char **words)

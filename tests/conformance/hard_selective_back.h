@@ -29,4 +29,7 @@ int run_edge_tests(const char *name);
 /* Row 12: views in other orders, with gaps, and far apart. */
 int run_view_tests(const char *name);
 
+/* Problems that fill a GPU. */
+int run_walk_tests(const char *name);
+
 #endif
