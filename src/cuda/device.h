@@ -67,6 +67,10 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
 rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                                  size_t shared, void **arguments, const char *what);
 
+/* The same in clusters of some blocks, at most 8, on a device of compute capability 9.0. */
+rill_status rl_cuda_launch_clusters(rill_context *context, const void *kernel, int64_t clusters, unsigned blocks,
+                                    int threads, size_t shared, void **arguments, const char *what);
+
 /*
  * Lets a kernel have more shared memory than it may unasked.  On a device that has not got as much, its launch is
  * answered by a status; where another kernel can do its work, that one is chosen instead.

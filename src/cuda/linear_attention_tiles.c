@@ -11,7 +11,8 @@ enum {
     LEAST_LENGTH = 2 * SEGMENT /* steps: a segment is read twice */
 };
 
-static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states */
+static const int64_t STATE = RL_TILES_WIDE * RL_TILES_WIDE; /* numbers */
+static const int64_t MOST_KEPT = (int64_t)2 << 30;          /* bytes of states */
 static const int64_t MOST_BLOCKS = INT32_MAX;
 
 /* Whether rows can be moved in pieces of 16 bytes. */
@@ -125,7 +126,7 @@ static rill_status launch_states(rill_context *context, rl_tiles_args *args, boo
 static rill_status run_marked(rill_context *context, const rl_floats_args *a, const rl_attention_args *walk)
 {
     rl_attention_args steps = *walk;
-    int64_t each = a->chunks * RL_TILES_WIDE * RL_TILES_WIDE;
+    int64_t each = a->chunks * STATE;
     steps.marks.all = a->marks.all;
     if (steps.in.S_init.data)
         steps.in.S_init = (rl_attention_state){.data = a->S,
@@ -137,6 +138,36 @@ static rill_status run_marked(rill_context *context, const rl_floats_args *a, co
     return rl_cuda_attention_by_steps(context, &steps);
 }
 
+/* Blocks of a head's cluster: as many as the device has room for, and none without a chunk. */
+static unsigned chain_blocks(const rill_context *context, const rl_attention_inputs *in)
+{
+    int64_t walks = in->sequences * in->heads, steps = RL_TILES_STEPS * RL_TILES_CHAIN_GROUPS;
+    unsigned blocks = 1;
+    while (blocks < RL_TILES_CHAIN_MOST_BLOCKS && walks * blocks * 2 <= rl_cuda_state_of(context)->sms &&
+           blocks * steps < in->length)
+        blocks *= 2;
+    return blocks;
+}
+
+/* In one kernel, from chunk to chunk, where that keeps the device busy. */
+static rill_status run_chain(rill_context *context, rl_tiles_args *args, const rl_attention_args *walk)
+{
+    rl_floats_args *a = &args->all;
+    int64_t walks = a->in.sequences * a->in.heads;
+    void *arguments[] = {args};
+    bool pieces =
+        is_copyable(&a->y, a->in.values) && describe(context, &a->in, &a->y, a->in.heads, a->in.values, &args->y);
+    rill_status status = rl_workspace_take(context, (size_t)walks * sizeof(int32_t), (void **)&a->marks.all);
+    a->chunks = 1; /* of what is kept: S_init */
+    if (status == RILL_OK && a->in.S_init.data)
+        status = rl_workspace_take(context, (size_t)(walks * STATE) * sizeof(float), (void **)&a->S);
+    if (status == RILL_OK)
+        status = rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
+                                         chain_blocks(context, &a->in), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
+                                         rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
+    return status == RILL_OK ? run_marked(context, a, walk) : status;
+}
+
 rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_args *walk, bool *taken)
 {
     rl_tiles_args args = {.all = {.in = walk->in, .y = walk->y, .S_final = walk->S_final}};
@@ -144,6 +175,8 @@ rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_ar
     void *arguments[] = {&args};
     *taken = is_welcome(context, &a->in) && describe_inputs(context, &args);
     if (!*taken) return RILL_OK;
+    if (a->in.sequences * a->in.heads * RL_TILES_CHAIN_MOST_BLOCKS >= rl_cuda_state_of(context)->sms)
+        return run_chain(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, false);
     if (status == RILL_OK) status = launch_states(context, &args, false);
@@ -210,6 +243,8 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
 cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
+    for (int i = 0; i < 4 && state->multiplies && error == cudaSuccess; i++)
+        error = rl_cuda_allow(state, rl_tiles_chain_kernel(i % 2, i / 2), rl_tiles_chain_shared());
     for (int i = 0; i < 2 && state->multiplies && error == cudaSuccess; i++) {
         error = rl_cuda_allow(state, rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_answer_kernel(i), rl_tiles_answer_shared());

@@ -1,5 +1,7 @@
 #include "transfers.h"
 
+#include "cluster.h"
+
 #include <string.h>
 
 namespace emulator
@@ -106,6 +108,7 @@ void barrier_wait(uint64_t *barrier, uint32_t parity)
     if (parity > 1) fail("mbarrier: parity %u", parity);
     while (word_of(barrier).phase == parity) {
         finish_loads(barrier);
+        take_arrivals();
         if (word_of(barrier).phase == parity) poll("an mbarrier");
     }
     progress();
