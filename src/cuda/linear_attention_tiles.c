@@ -120,6 +120,25 @@ static rill_status launch_states(rill_context *context, rl_tiles_args *args, boo
                                 RL_FLOATS_STATE_THREADS, 0, turned_arguments, "linear_attention: launch of states");
 }
 
+/* Chains */
+
+/* Whether heads alone keep the device busy, going from chunk to chunk. */
+static bool is_chain(const rill_context *context, const rl_attention_inputs *in)
+{
+    return in->sequences * in->heads * RL_TILES_CHAIN_MOST_BLOCKS >= rl_cuda_state_of(context)->sms;
+}
+
+/* Blocks of a head's cluster: as many as the device has room for, and none without a chunk. */
+static unsigned chain_blocks(const rill_context *context, const rl_attention_inputs *in, int64_t walks)
+{
+    int64_t steps = RL_TILES_STEPS * RL_TILES_CHAIN_GROUPS;
+    unsigned blocks = 1;
+    while (blocks < RL_TILES_CHAIN_MOST_BLOCKS && walks * blocks * 2 <= rl_cuda_state_of(context)->sms &&
+           blocks * steps < in->length)
+        blocks *= 2;
+    return blocks;
+}
+
 /* Forward */
 
 /* Marked heads in the loop's order; where states were handed on in place, what entered is among those kept. */
@@ -138,17 +157,6 @@ static rill_status run_marked(rill_context *context, const rl_floats_args *a, co
     return rl_cuda_attention_by_steps(context, &steps);
 }
 
-/* Blocks of a head's cluster: as many as the device has room for, and none without a chunk. */
-static unsigned chain_blocks(const rill_context *context, const rl_attention_inputs *in)
-{
-    int64_t walks = in->sequences * in->heads, steps = RL_TILES_STEPS * RL_TILES_CHAIN_GROUPS;
-    unsigned blocks = 1;
-    while (blocks < RL_TILES_CHAIN_MOST_BLOCKS && walks * blocks * 2 <= rl_cuda_state_of(context)->sms &&
-           blocks * steps < in->length)
-        blocks *= 2;
-    return blocks;
-}
-
 /* In one kernel, from chunk to chunk, where that keeps the device busy. */
 static rill_status run_chain(rill_context *context, rl_tiles_args *args, const rl_attention_args *walk)
 {
@@ -162,9 +170,10 @@ static rill_status run_chain(rill_context *context, rl_tiles_args *args, const r
     if (status == RILL_OK && a->in.S_init.data)
         status = rl_workspace_take(context, (size_t)(walks * STATE) * sizeof(float), (void **)&a->S);
     if (status == RILL_OK)
-        status = rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
-                                         chain_blocks(context, &a->in), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
-                                         rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
+        status =
+            rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
+                                    chain_blocks(context, &a->in, walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
+                                    rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
     return status == RILL_OK ? run_marked(context, a, walk) : status;
 }
 
@@ -175,8 +184,7 @@ rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_ar
     void *arguments[] = {&args};
     *taken = is_welcome(context, &a->in) && describe_inputs(context, &args);
     if (!*taken) return RILL_OK;
-    if (a->in.sequences * a->in.heads * RL_TILES_CHAIN_MOST_BLOCKS >= rl_cuda_state_of(context)->sms)
-        return run_chain(context, &args, walk);
+    if (is_chain(context, &a->in)) return run_chain(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, false);
     if (status == RILL_OK) status = launch_states(context, &args, false);
@@ -208,6 +216,33 @@ static bool are_storable(const rl_floats_args *a)
            (!a->dv.data || is_storable(&a->dv, a->in.values));
 }
 
+/* States of all chunks in one kernel, from chunk to chunk, and then the gradients of each chunk. */
+static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args, rl_attention_backward_args *walk)
+{
+    rl_floats_args *a = &args->all;
+    int64_t walks = a->in.sequences * a->in.heads, tile = STATE * (int64_t)sizeof(uint16_t);
+    void *arguments[] = {args};
+    a->chunks = rl_quotient_up(a->in.length, RL_TILES_STEPS);
+    size_t bytes = (size_t)(walks * a->chunks * tile), marks = (size_t)walks * sizeof(int32_t);
+    rill_status status = rl_workspace_take(context, bytes, (void **)&a->S);
+    if (status == RILL_OK) status = rl_workspace_take(context, bytes, (void **)&a->G);
+    if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.all);
+    if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.special);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
+    walk->marks.all = a->marks.all;
+    if (status == RILL_OK)
+        status = rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
+                                         chain_blocks(context, &a->in, 2 * walks),
+                                         RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS, rl_tiles_states_shared(),
+                                         arguments, "linear_attention_backward: launch of states");
+    if (status == RILL_OK)
+        status = rl_cuda_launch_early(context, rl_tiles_lone_kernel(are_storable(a)), walks * a->chunks, 1,
+                                      RL_TILES_THREADS, rl_tiles_lone_shared(), arguments,
+                                      "linear_attention_backward: launch of gradients");
+    return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;
+}
+
 rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken)
 {
     rl_tiles_args args = {.all = {.in = walk->in,
@@ -224,6 +259,7 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
     *taken = is_welcome(context, &a->in) && is_copyable(&a->dy, a->in.values) && describe_inputs(context, &args) &&
              describe(context, &a->in, &a->dy, a->in.heads, a->in.values, &args.dy);
     if (!*taken) return RILL_OK;
+    if (is_chain(context, &a->in)) return run_chain_backward(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, true);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
@@ -246,6 +282,9 @@ cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
     for (int i = 0; i < 4 && state->multiplies && error == cudaSuccess; i++)
         error = rl_cuda_allow(state, rl_tiles_chain_kernel(i % 2, i / 2), rl_tiles_chain_shared());
     for (int i = 0; i < 2 && state->multiplies && error == cudaSuccess; i++) {
+        error = rl_cuda_allow(state, rl_tiles_states_kernel(i), rl_tiles_states_shared());
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_lone_kernel(i), rl_tiles_lone_shared());
+        if (error != cudaSuccess) break;
         error = rl_cuda_allow(state, rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_back_kernel(i), rl_tiles_back_shared());

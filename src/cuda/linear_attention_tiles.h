@@ -39,6 +39,10 @@ typedef struct rl_tiles_args {
  */
 const void *rl_tiles_chain_kernel(bool pieces, bool both);
 size_t rl_tiles_chain_shared(void);
+const void *rl_tiles_states_kernel(bool both);
+const void *rl_tiles_lone_kernel(bool pieces);
+size_t rl_tiles_states_shared(void);
+size_t rl_tiles_lone_shared(void);
 const void *rl_tiles_sum_kernel(bool backward);
 const void *rl_tiles_answer_kernel(bool pieces);
 const void *rl_tiles_back_kernel(bool pieces);

@@ -25,11 +25,26 @@ namespace attention_tiles
 constexpr float LEAST_GATE = 0x1p-60f; /* that is divided out */
 
 /* PIECES: all gradients are stored 16 bytes at a time. */
-template <bool PIECES> struct Gradients : BackChunk {
+template <typename Chunk, bool PIECES> struct Gradients : Chunk {
+    using Chunk::args, Chunk::chunk, Chunk::meet, Chunk::notes, Chunk::own, Chunk::task, Chunk::tile;
     float finite;
 
-    __device__ Gradients(const Task &task, char *shared, int chunk) : BackChunk(task, shared, chunk), finite(0)
+    __device__ Gradients(const Task &task, char *shared, int chunk) : Chunk(task, shared, chunk), finite(0)
     {
+    }
+    /* A tile [values, keys], or [steps, lanes], rounded to bfloat16. */
+    __device__ __forceinline__ void keep(const float (&sums)[32], int which) const
+    {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+            uint32_t words[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                words[k] = pack_bfloats(sums[at], sums[at + 1]);
+            }
+            matrices_store<4, false>(blocks_at(tile(which), own, block, false), words);
+        }
     }
 
     /* sums = left rightᵀ, both by steps. */
@@ -110,10 +125,7 @@ template <bool PIECES> struct Gradients : BackChunk {
     __device__ __forceinline__ void stage(float (&sums)[32], int by)
     {
         look_at(finite, sums);
-        if constexpr (PIECES) {
-            uint32_t words[BLOCKS / 2][4];
-            keep(words, sums, by);
-        }
+        if constexpr (PIECES) keep(sums, by);
     }
     __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to, int head,
                                           int64_t lanes, int by) const

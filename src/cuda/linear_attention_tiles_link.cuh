@@ -29,21 +29,32 @@ struct Within {
     float at[BLOCKS][BLOCK][BLOCK];
 };
 
-/* A step's numbers on their way from memory. */
+/* A step's numbers on their way from memory, as they lie. */
 struct Coming {
-    attention::Bits<float> gate, beta;
+    uint32_t gate, beta;
 
+    __device__ static __forceinline__ uint32_t load(const rl_attention_view &view, int64_t at)
+    {
+        attention::Bits<float> bits;
+        bits.load(view, at);
+        return (uint32_t)bits.bits;
+    }
+    __device__ static __forceinline__ float widened(const rl_attention_view &view, uint32_t bits)
+    {
+        return attention::Bits<float>{bits}.widened(view);
+    }
     __device__ __forceinline__ void load(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t step)
     {
-        const bool there = step < span.count;
-        gate.bits = beta.bits = 0;
-        if (there) gate.load(in.gate, span.at(in.gate, head, step));
-        if (there) beta.load(in.beta, span.at(in.beta, head, step));
+        gate = beta = 0;
+        if (step >= span.count) return;
+        gate = load(in.gate, span.at(in.gate, head, step));
+        beta = load(in.beta, span.at(in.beta, head, step));
     }
 };
 
-/* The i-th of STEPS threads; finish_link follows behind a barrier. */
-__device__ inline void start_link(Link &to, Within &within, const rl_attention_inputs &in, const Coming &coming,
+/* The i-th of STEPS threads; finish_link follows behind a barrier.  MIXES: what P needs is made, too. */
+template <bool MIXES>
+__device__ inline void start_link(Link &to, Within *within, const rl_attention_inputs &in, const Coming &coming,
                                   bool there, int64_t step, int i)
 {
     const int block = i / BLOCK, own = i % BLOCK, half = i / 32;
@@ -51,24 +62,26 @@ __device__ inline void start_link(Link &to, Within &within, const rl_attention_i
     float g = 1, beta = 0;
     bool unfit = false;
     if (there) {
-        const attention::Factor<float> factor(in, step, coming.gate.widened(in.gate));
+        const attention::Factor<float> factor(in, step, Coming::widened(in.gate, coming.gate));
         g = factor.reset ? 0 : factor.value;
-        beta = in.beta.data ? coming.beta.widened(in.beta) : 1.0f;
+        beta = in.beta.data ? Coming::widened(in.beta, coming.beta) : 1.0f;
         unfit = !is_finite(g) || !is_finite(beta);
         if (!is_finite(g)) g = 1;
         if (!is_finite(beta)) beta = 0;
     }
     const auto [until, after] = attention::running_products<BLOCK>(g, own);
     const float worth = beta * scale;
-    float run = worth;
     to.until[i] = until;
-    to.worth[i] = after * worth;
     to.sum_weight[i] = after * beta;
-    within.at[block][own][own] = run;
+    if constexpr (MIXES) {
+        float run = worth;
+        to.worth[i] = after * worth;
+        within->at[block][own][own] = run;
 #pragma unroll
-    for (int away = 1; away < BLOCK; away++) {
-        run *= __shfl_down_sync(ALL, g, away, BLOCK);
-        within.at[block][own][(own + away) % BLOCK] = own + away < BLOCK ? run : 0;
+        for (int away = 1; away < BLOCK; away++) {
+            run *= __shfl_down_sync(ALL, g, away, BLOCK);
+            within->at[block][own][(own + away) % BLOCK] = own + away < BLOCK ? run : 0;
+        }
     }
     const float size = fabsf(g);
     const double carry = attention_floats::product_over_warp(g);

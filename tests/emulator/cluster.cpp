@@ -10,12 +10,17 @@
 namespace emulator
 {
 
+struct Told {
+    uint64_t *barrier;
+    uint32_t bytes;
+};
+
 /* One of a launch; its blocks start one after the other. */
 struct Cluster {
     std::atomic<Block *> blocks[MOST_CLUSTER];
     std::atomic<uint64_t> met;
     std::mutex mutex;
-    std::vector<uint64_t *> told[MOST_CLUSTER]; /* barriers of each block */
+    std::vector<Told> told[MOST_CLUSTER]; /* each block */
 };
 
 std::shared_ptr<Cluster[]> make_clusters(const Launch &launch)
@@ -56,12 +61,12 @@ char *shared_of(int rank)
     return block->shared;
 }
 
-void arrive_at(int rank, uint64_t *barrier)
+void arrive_at(int rank, uint64_t *barrier, uint32_t bytes)
 {
-    if (shared_of(rank) == self->block->shared) return barrier_arrive(barrier, 0);
+    if (shared_of(rank) == self->block->shared) return count_bytes(barrier, bytes);
     Cluster &cluster = *self->block->cluster;
     std::lock_guard<std::mutex> lock(cluster.mutex);
-    cluster.told[rank].push_back(barrier);
+    cluster.told[rank].push_back({barrier, bytes});
     progress();
 }
 
@@ -69,12 +74,12 @@ void take_arrivals()
 {
     Block &block = *self->block;
     if (!block.cluster) return;
-    std::vector<uint64_t *> told;
+    std::vector<Told> told;
     {
         std::lock_guard<std::mutex> lock(block.cluster->mutex);
         told.swap(block.cluster->told[block.rank]);
     }
-    for (uint64_t *barrier : told) barrier_arrive(barrier, 0);
+    for (const Told &one : told) count_bytes(one.barrier, one.bytes);
 }
 
 void enter_cluster(Block &block, unsigned long index)

@@ -13,10 +13,11 @@ int cluster_blocks();
 void meet_in_cluster();
 char *shared_of(int rank);
 
-/* Arrives at another block's barrier: that block is told, and does it when one of its threads waits. */
-void arrive_at(int rank, uint64_t *barrier);
-/* The arrivals that the running block was told of. */
+/* Bytes that a block's barrier waits for are there: that block is told, and counts them when one of its threads waits. */
+void arrive_at(int rank, uint64_t *barrier, uint32_t bytes);
+/* What the running block was told; and a barrier of its own counts them (transfers.cpp). */
 void take_arrivals();
+void count_bytes(uint64_t *barrier, uint32_t bytes);
 
 /* A block takes its place, before any of its threads runs, and leaves it when all are over. */
 void enter_cluster(Block &block, unsigned long index);

@@ -81,12 +81,17 @@ void barrier_arrive(uint64_t *barrier, uint32_t bytes)
     complete(word);
 }
 
+void count_bytes(uint64_t *barrier, uint32_t bytes)
+{
+    Word &word = word_of(barrier);
+    word.bytes -= (int32_t)bytes;
+    complete(word);
+}
+
 static void finish(const Transfer &load)
 {
     load.copy();
-    Word &word = word_of(load.barrier);
-    word.bytes -= (int32_t)load.bytes;
-    complete(word);
+    count_bytes(load.barrier, load.bytes);
 }
 
 /* What the barrier waits for arrives now. */

@@ -34,32 +34,21 @@ __device__ inline MateAddress mate_address(const void *own, int rank)
     return mate;
 }
 
-/* Aligned to 16 bytes; `offset` counts bytes. */
-__device__ inline void mate_store(MateAddress to, int offset, float4 value)
+/*
+ * Sends a number, or four aligned to 16 bytes, `offset` bytes behind `to`; `barrier`, of the same block, counts the
+ * bytes as those of a copy.
+ */
+__device__ inline void mate_send(MateAddress to, int offset, float4 value, MateAddress barrier)
 {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to.at + offset), "f"(value.x),
-                 "f"(value.y), "f"(value.z), "f"(value.w)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+                     to.at + offset),
+                 "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(barrier.at)
                  : "memory");
 }
-__device__ inline void mate_store(MateAddress to, int value)
+__device__ inline void mate_send(MateAddress to, int value, MateAddress barrier)
 {
-    asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(to.at), "r"(value) : "memory");
-}
-
-/* Arrives at a barrier there, behind all that the thread, and those that it has met, wrote; who waits so sees it. */
-__device__ inline void mate_arrive(MateAddress barrier)
-{
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(barrier.at) : "memory");
-}
-__device__ inline void barrier_wait_mates(uint64_t *barrier, uint32_t parity)
-{
-    asm volatile("{\n\t"
-                 ".reg .pred over;\n\t"
-                 "again:\n\t"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n\t"
-                 "@!over bra again;\n\t"
-                 "}" ::"r"(shared_address(barrier)),
-                 "r"(parity)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(to.at),
+                 "r"(value), "r"(barrier.at)
                  : "memory");
 }
 

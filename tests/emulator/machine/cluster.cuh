@@ -32,21 +32,15 @@ inline MateAddress mate_address(const void *own, int rank)
 {
     return {rank, (size_t)((const char *)own - emulator::self->block->shared)};
 }
-inline void mate_store(MateAddress to, int offset, float4 value)
+inline void mate_send(MateAddress to, int offset, float4 value, MateAddress barrier)
 {
     *(float4 *)(to.at() + offset) = value;
+    emulator::arrive_at(barrier.rank, (uint64_t *)barrier.at(), sizeof value);
 }
-inline void mate_store(MateAddress to, int value)
+inline void mate_send(MateAddress to, int value, MateAddress barrier)
 {
     *(int *)to.at() = value;
-}
-inline void mate_arrive(MateAddress barrier)
-{
-    emulator::arrive_at(barrier.rank, (uint64_t *)barrier.at());
-}
-inline void barrier_wait_mates(uint64_t *barrier, uint32_t parity)
-{
-    emulator::barrier_wait(barrier, parity);
+    emulator::arrive_at(barrier.rank, (uint64_t *)barrier.at(), sizeof value);
 }
 
 #endif
