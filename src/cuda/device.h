@@ -25,6 +25,7 @@ typedef struct rl_cuda_state {
     rl_cublas *cublas;   /* opened at first need */
     bool cublas_tried;   /* then cublas NULL means that it cannot be had */
     void (*encode_tiles)(void); /* cuTensorMapEncodeTiled, where kernels that use it can run; else NULL */
+    int chains[9]; /* clusters of so many blocks of linear attention's chains that run at the same time */
     char name[256], blas[64];
 } rl_cuda_state;
 

@@ -128,53 +128,56 @@ static bool is_chain(const rill_context *context, const rl_attention_inputs *in)
     return in->sequences * in->heads * RL_TILES_CHAIN_MOST_BLOCKS >= rl_cuda_state_of(context)->sms;
 }
 
-/* Blocks of a head's cluster: as many as the device has room for, and none without a chunk. */
+/* Blocks of a head's cluster: as many as run at the same time, and none without a chunk. */
 static unsigned chain_blocks(const rill_context *context, const rl_attention_inputs *in, int64_t walks)
 {
     int64_t steps = RL_TILES_STEPS * RL_TILES_CHAIN_GROUPS;
-    unsigned blocks = 1;
-    while (blocks < RL_TILES_CHAIN_MOST_BLOCKS && walks * blocks * 2 <= rl_cuda_state_of(context)->sms &&
-           blocks * steps < in->length)
-        blocks *= 2;
+    unsigned blocks = RL_TILES_CHAIN_MOST_BLOCKS;
+    while (blocks > 1 && (walks > rl_cuda_state_of(context)->chains[blocks] || (blocks - 1) * steps >= in->length))
+        blocks--;
     return blocks;
 }
 
 /* Forward */
 
-/* Marked heads in the loop's order; where states were handed on in place, what entered is among those kept. */
+/* What entered each head, where states are handed on in place: the first of `each` that are kept of a head. */
+static rl_attention_state kept_states(const rl_floats_args *a, int64_t each)
+{
+    return (rl_attention_state){.data = a->S,
+                                .sequence = a->in.heads * each * STATE,
+                                .head = each * STATE,
+                                .key = 1,
+                                .value = RL_TILES_WIDE,
+                                .dtype = RILL_F32};
+}
+
+/* Marked heads in the loop's order. */
 static rill_status run_marked(rill_context *context, const rl_floats_args *a, const rl_attention_args *walk)
 {
     rl_attention_args steps = *walk;
-    int64_t each = a->chunks * STATE;
     steps.marks.all = a->marks.all;
-    if (steps.in.S_init.data)
-        steps.in.S_init = (rl_attention_state){.data = a->S,
-                                               .sequence = a->in.heads * each,
-                                               .head = each,
-                                               .key = 1,
-                                               .value = RL_TILES_WIDE,
-                                               .dtype = RILL_F32};
+    if (steps.in.S_init.data) steps.in.S_init = kept_states(a, a->chunks);
     return rl_cuda_attention_by_steps(context, &steps);
 }
 
-/* In one kernel, from chunk to chunk, where that keeps the device busy. */
+/* In one kernel, from chunk to chunk; it runs marked heads in the loop's order, too. */
 static rill_status run_chain(rill_context *context, rl_tiles_args *args, const rl_attention_args *walk)
 {
     rl_floats_args *a = &args->all;
+    rl_attention_args steps = *walk;
     int64_t walks = a->in.sequences * a->in.heads;
-    void *arguments[] = {args};
+    void *arguments[] = {args, &steps};
     bool pieces =
         is_copyable(&a->y, a->in.values) && describe(context, &a->in, &a->y, a->in.heads, a->in.values, &args->y);
-    rill_status status = rl_workspace_take(context, (size_t)walks * sizeof(int32_t), (void **)&a->marks.all);
-    a->chunks = 1; /* of what is kept: S_init */
-    if (status == RILL_OK && a->in.S_init.data)
+    rill_status status = RILL_OK;
+    if (a->in.S_init.data)
         status = rl_workspace_take(context, (size_t)(walks * STATE) * sizeof(float), (void **)&a->S);
-    if (status == RILL_OK)
-        status =
-            rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
-                                    chain_blocks(context, &a->in, walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
-                                    rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
-    return status == RILL_OK ? run_marked(context, a, walk) : status;
+    if (status != RILL_OK) return status;
+    if (a->in.S_init.data) steps.in.S_init = kept_states(a, 1);
+    rl_cuda_attention_cut(&steps, rl_tiles_chain_shared());
+    return rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
+                                   chain_blocks(context, &a->in, walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
+                                   rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
 }
 
 rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_args *walk, bool *taken)
@@ -276,6 +279,22 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
 
 /* Once for the device */
 
+/* How many clusters of each size the device holds: its multiprocessors come in groups, which none of them leaves. */
+static cudaError_t count_chains(rl_cuda_state *state)
+{
+    cudaError_t error = cudaSuccess;
+    for (unsigned blocks = 1; blocks <= RL_TILES_CHAIN_MOST_BLOCKS && error == cudaSuccess; blocks++) {
+        cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {blocks, 1, 1}};
+        cudaLaunchConfig_t launch = {.gridDim = {blocks, 1, 1},
+                                     .blockDim = {RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS, 1, 1},
+                                     .dynamicSmemBytes = rl_tiles_chain_shared(),
+                                     .attrs = &cluster,
+                                     .numAttrs = 1};
+        error = cudaOccupancyMaxActiveClusters(&state->chains[blocks], rl_tiles_chain_kernel(true, true), &launch);
+    }
+    return error;
+}
+
 cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
@@ -289,5 +308,5 @@ cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_back_kernel(i), rl_tiles_back_shared());
     }
-    return error;
+    return error == cudaSuccess && state->multiplies ? count_chains(state) : error;
 }

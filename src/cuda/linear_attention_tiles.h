@@ -37,7 +37,7 @@ typedef struct rl_tiles_args {
  * Take an rl_tiles_args; a block a segment, segments first, then heads, then sequences; sums backward by two rows.
  * `pieces`: all results are stored 16 bytes at a time.
  */
-const void *rl_tiles_chain_kernel(bool pieces, bool both);
+const void *rl_tiles_chain_kernel(bool pieces, bool both); /* an rl_attention_args, too */
 size_t rl_tiles_chain_shared(void);
 const void *rl_tiles_states_kernel(bool both);
 const void *rl_tiles_lone_kernel(bool pieces);

@@ -53,6 +53,11 @@ struct BackChunk {
     {
         return notes(chunk);
     }
+    /* From a step to two neighbours of its block. */
+    __device__ __forceinline__ float2 within(int early, int late) const
+    {
+        return notes().gates.within(early / BLOCK, early % BLOCK, late);
+    }
     /* The chunk's threads meet. */
     __device__ __forceinline__ void meet() const
     {
@@ -154,7 +159,8 @@ struct BackChunk {
 
 /* A chunk that a block has alone, with its states brought as tiles. */
 struct LoneLayout {
-    static constexpr int NOTES = BackLayout::CHUNK, FULL = NOTES + (int)sizeof(Notes), BYTES = FULL + 8;
+    static constexpr int WITHIN = BackLayout::CHUNK, NOTES = WITHIN + STEPS * BLOCK * (int)sizeof(float);
+    static constexpr int FULL = NOTES + (int)sizeof(Notes), BYTES = FULL + 8;
 };
 
 struct LoneChunk {
@@ -196,6 +202,24 @@ struct LoneChunk {
         bytes_load(tile(BackLayout::G), (const char *)args.G + place, TILE, full());
         bytes_load(tile(BackLayout::S), (const char *)args.S + place, TILE, full());
     }
+    __device__ __forceinline__ float2 within(int early, int late) const
+    {
+        return *(const float2 *)(table() + early * BLOCK + late);
+    }
+    __device__ __forceinline__ float *table() const
+    {
+        return (float *)(shared + LoneLayout::WITHIN);
+    }
+    /* From a step to those of its block. */
+    __device__ __forceinline__ void fill_table(int step) const
+    {
+        float run = 1;
+#pragma unroll
+        for (int late = 0; late < BLOCK; late++) {
+            if (late > step % BLOCK) run *= notes().gates.gate[step / BLOCK * BLOCK + late];
+            table()[step * BLOCK + late] = late < step % BLOCK ? 0 : run;
+        }
+    }
     /* Ends with a barrier. */
     __device__ __forceinline__ void make_gates() const
     {
@@ -204,7 +228,10 @@ struct LoneChunk {
             start_gates(notes().gates, args.in, Span(args.in, task.sequence), task.head, task.first(chunk),
                         own.thread);
         meet(); /* what the blocks multiply to is there */
-        if (has_step) finish_gates(notes().gates, (float)args.in.scale, own.thread);
+        if (has_step)
+            finish_gates(notes().gates, (float)args.in.scale, own.thread);
+        else
+            fill_table(own.thread - STEPS);
         meet(); /* the gates are there */
     }
     /* <G, S> of a warp's share. */

@@ -12,7 +12,9 @@
 #include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
+#include "linear_attention_kernels.h"
 #include "linear_attention_tiles_chain.cuh"
+#include "linear_attention_walk_forward.cuh"
 
 namespace
 {
@@ -243,12 +245,15 @@ template <bool PIECES, bool BOTH> struct Answers : Chain<Layout> {
         begin_gates<true>(&within(), coming);
 #pragma unroll 1
         for (int turn = 0; has(turn); turn++) run_turn(turn, coming);
-        if (PIECES && brings()) stores_wait<0>();
+        if (PIECES && brings()) stores_publish();
+        if (!PIECES || args.S_final.data) __threadfence(); /* before another block may run the head anew */
     }
 };
 
+/* `steps` is the same problem in the loop's order, cut for this block. */
 template <bool PIECES, bool BOTH>
-__global__ void __launch_bounds__(GROUPS *THREADS, 1) chain_kernel(const __grid_constant__ rl_tiles_args args)
+__global__ void __launch_bounds__(GROUPS *THREADS, 1)
+    chain_kernel(const __grid_constant__ rl_tiles_args args, const __grid_constant__ rl_attention_args steps)
 {
     if constexpr (HAS_PRODUCTS) {
         char *const shared = (char *)dynamic_shared;
@@ -258,10 +263,12 @@ __global__ void __launch_bounds__(GROUPS *THREADS, 1) chain_kernel(const __grid_
         await_earlier();
         Answers<PIECES, BOTH> answers(args, shared);
         answers.run();
-        const int bad = __syncthreads_or(answers.unwelcome || answers.finite != 0);
-        if (threadIdx.x > 0) return;
-        const int any = answers.gather_marks(bad);
-        if (answers.rank == 0) args.all.marks.all[answers.walk] = any;
+        int bad = __syncthreads_or(answers.unwelcome || answers.finite != 0);
+        if (threadIdx.x == 0) bad = answers.gather_marks(bad);
+        if (answers.rank > 0 || !__syncthreads_or(bad)) return;
+        for (int64_t slab = 0; slab < steps.in.slabs; slab++)
+            attention::walk_slab<float, RL_ATTENTION_NARROW_ROWS, 1>(steps, answers.walk, slab, true,
+                                                                     (float *)shared);
     }
 }
 

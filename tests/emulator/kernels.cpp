@@ -135,3 +135,16 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     *blocks = blocks_together((unsigned)threads, shared);
     return cudaSuccess;
 }
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *kernel, const cudaLaunchConfig_t *config)
+{
+    int blocks;
+    const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)config->blockDim.x,
+                                                                            config->dynamicSmemBytes);
+    if (error != cudaSuccess) return error;
+    *clusters = blocks * multiprocessors();
+    for (unsigned k = 0; k < config->numAttrs; k++)
+        if (config->attrs[k].id == cudaLaunchAttributeClusterDimension)
+            *clusters /= (int)config->attrs[k].val.clusterDim.x;
+    return cudaSuccess;
+}

@@ -47,9 +47,15 @@ __device__ inline void mate_send(MateAddress to, int offset, float4 value, MateA
 }
 __device__ inline void mate_send(MateAddress to, int value, MateAddress barrier)
 {
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(to.at),
-                 "r"(value), "r"(barrier.at)
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(to.at), "r"(value),
+                 "r"(barrier.at)
                  : "memory");
+}
+
+/* The thread's bulk stores to global memory are done, and there for the other blocks when they hear of it. */
+__device__ inline void stores_publish()
+{
+    asm volatile("cp.async.bulk.wait_group 0;\n\tfence.proxy.async.global;\n\tfence.acq_rel.gpu;" ::: "memory");
 }
 
 #endif

@@ -43,4 +43,10 @@ inline void mate_send(MateAddress to, int value, MateAddress barrier)
     emulator::arrive_at(barrier.rank, (uint64_t *)barrier.at(), sizeof value);
 }
 
+inline void stores_publish()
+{
+    emulator::wait_for_stores(0);
+    __threadfence();
+}
+
 #endif
