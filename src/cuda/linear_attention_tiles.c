@@ -219,14 +219,20 @@ static bool are_storable(const rl_floats_args *a)
            (!a->dv.data || is_storable(&a->dv, a->in.values));
 }
 
+/* Of the states of all chunks, in one direction of time. */
+static int64_t chain_bytes(const rl_attention_inputs *in)
+{
+    return in->sequences * in->heads * rl_quotient_up(in->length, RL_TILES_STEPS) * STATE * (int64_t)sizeof(uint16_t);
+}
+
 /* States of all chunks in one kernel, from chunk to chunk, and then the gradients of each chunk. */
 static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args, rl_attention_backward_args *walk)
 {
     rl_floats_args *a = &args->all;
-    int64_t walks = a->in.sequences * a->in.heads, tile = STATE * (int64_t)sizeof(uint16_t);
+    int64_t walks = a->in.sequences * a->in.heads;
     void *arguments[] = {args};
     a->chunks = rl_quotient_up(a->in.length, RL_TILES_STEPS);
-    size_t bytes = (size_t)(walks * a->chunks * tile), marks = (size_t)walks * sizeof(int32_t);
+    size_t bytes = (size_t)chain_bytes(&a->in), marks = (size_t)walks * sizeof(int32_t);
     rill_status status = rl_workspace_take(context, bytes, (void **)&a->S);
     if (status == RILL_OK) status = rl_workspace_take(context, bytes, (void **)&a->G);
     if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.all);
@@ -262,7 +268,8 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
     *taken = is_welcome(context, &a->in) && is_copyable(&a->dy, a->in.values) && describe_inputs(context, &args) &&
              describe(context, &a->in, &a->dy, a->in.heads, a->in.values, &args.dy);
     if (!*taken) return RILL_OK;
-    if (is_chain(context, &a->in)) return run_chain_backward(context, &args, walk);
+    if (is_chain(context, &a->in) && chain_bytes(&a->in) <= MOST_KEPT / 2)
+        return run_chain_backward(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, true);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);

@@ -84,29 +84,30 @@ template <bool PIECES, bool BOTH> struct Answers : Chain<Layout> {
 
     __device__ __forceinline__ void read_state(float (&Y)[32], const float (&S)[32], const char *q) const
     {
+        constexpr int HALF = TURNS / 2;
+        uint32_t high[2][HALF][4], low[2][HALF][4];
         hold(Y);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            uint32_t high[TURNS / 2][4], low[TURNS / 2][4];
 #pragma unroll
-            for (int i = 0; i < TURNS * 2; i++) {
+            for (int i = 0; i < HALF * 4; i++) {
                 const int at = half * 16 + 2 * i;
-                split(S[at], S[at + 1], high[i / 4][i % 4], low[i / 4][i % 4]);
+                split(S[at], S[at + 1], high[half][i / 4][i % 4], low[half][i / 4][i % 4]);
             }
-            hold(high);
-            hold(low);
+            hold(high[half]);
+            hold(low[half]);
             products_fence();
 #pragma unroll
-            for (int turn = 0; turn < TURNS / 2; turn++) {
-                const uint64_t keys = along(q, half * (TURNS / 2) + turn);
-                product_of_registers<BF16, STEPS, false>(Y, high[turn], keys, half + turn > 0);
-                product_of_registers<BF16, STEPS, false>(Y, low[turn], keys, true);
+            for (int turn = 0; turn < HALF; turn++) {
+                const uint64_t keys = along(q, half * HALF + turn);
+                product_of_registers<BF16, STEPS, false>(Y, high[half][turn], keys, half + turn > 0);
+                product_of_registers<BF16, STEPS, false>(Y, low[half][turn], keys, true);
             }
             products_commit();
-            products_wait<0>();
-            hold(high);
-            hold(low);
         }
+        products_wait<0>();
+#pragma unroll
+        for (int half = 0; half < 2; half++) hold(high[half]), hold(low[half]);
         hold(Y);
     }
     __device__ __forceinline__ void decay(float (&Y)[32], const Link &g) const
@@ -160,24 +161,30 @@ template <bool PIECES, bool BOTH> struct Answers : Chain<Layout> {
         return g.weighs[0] || g.weighs[1] || exceeds(q + Layout::Q) || exceeds(q + Layout::K) ||
                exceeds(q + Layout::V);
     }
-    /* What the chunk adds to a state, and Pᵀ. */
-    __device__ __forceinline__ void multiply(float (&T)[32], float (&P)[32], const Link &g, char *tiles) const
+    /* What the chunk adds to a state, and words of Pᵀ, which is mixed while that is under way. */
+    __device__ __forceinline__ void multiply(float (&T)[32], uint32_t (&words)[BLOCKS / 2][4], const Link &g,
+                                             int turn) const
     {
+        char *const q = stage(turn) + Layout::Q, *const k = stage(turn) + Layout::K;
+        float P[32];
         Addition<BOTH> addition;
-        addition.prepare(tiles + Layout::V, g.sum_weight, own);
-        clear(T);
-        addition.start(T, tiles + Layout::K);
         hold(P);
         products_fence();
 #pragma unroll
-        for (int turn = 0; turn < TURNS; turn++)
-            product_of_tiles<BF16, STEPS, false, false>(P, along(tiles + Layout::K, turn),
-                                                        along(tiles + Layout::Q, turn), turn > 0);
+        for (int n = 0; n < TURNS; n++)
+            product_of_tiles<BF16, STEPS, false, false>(P, along(k, n), along(q, n), n > 0);
         products_commit();
+        addition.prepare(stage(turn) + Layout::V, g.sum_weight, own);
+        clear(T);
+        addition.start(T, k);
+        products_wait<1>();
+        hold(P);
+        if (brings() && turn > 0) load_queries(turn + 1);
+        __syncwarp(); /* the engine is told by registers that a warp's threads share */
+        mix(words, P, g);
         products_wait<0>();
         addition.stay();
         hold(T);
-        hold(P);
     }
     __device__ __forceinline__ void run_turn(int turn, Coming &coming)
     {
@@ -191,13 +198,7 @@ template <bool PIECES, bool BOTH> struct Answers : Chain<Layout> {
             expect_state(turn);
             barrier_wait(full(turn), turn / STAGES & 1);
             unwelcome = is_unwelcome(g, q) || unwelcome;
-            {
-                float P[32];
-                multiply(T, P, g, stage(turn));
-                if (brings() && turn > 0) load_queries(turn + 1);
-                __syncwarp(); /* the engine is told by registers that a warp's threads share */
-                mix(words, P, g);
-            }
+            multiply(T, words, g, turn);
             meet(); /* k is no longer needed, nor the products within blocks */
 #pragma unroll
             for (int block = 0; block < BLOCKS; block += 2)
@@ -239,10 +240,11 @@ template <bool PIECES, bool BOTH> struct Answers : Chain<Layout> {
     __device__ __forceinline__ void run()
     {
         Coming coming;
-        if (brings())
-            for (int turn = 0; turn < STAGES; turn++) load_pairs(turn), load_queries(turn);
+        if (brings()) load_pairs(0), load_queries(0);
         __syncwarp();
         begin_gates<true>(&within(), coming);
+        if (brings()) load_pairs(1), load_queries(1); /* behind all that is needed first */
+        __syncwarp();
 #pragma unroll 1
         for (int turn = 0; has(turn); turn++) run_turn(turn, coming);
         if (PIECES && brings()) stores_publish();
