@@ -85,6 +85,26 @@ rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int6
     return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel, arguments), what);
 }
 
+rill_status rl_cuda_launch_clusters(rill_context *context, const void *kernel, int64_t clusters, unsigned blocks,
+                                    int threads, size_t shared, void **arguments, const char *what)
+{
+    const rl_cuda_state *state = rl_cuda_state_of(context);
+    cudaLaunchAttribute attributes[] = {
+        {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {blocks, 1, 1}},
+        {.id = cudaLaunchAttributeProgrammaticStreamSerialization, .val.programmaticStreamSerializationAllowed = 1}};
+    cudaLaunchConfig_t launch = {
+        .gridDim = {(unsigned)(clusters * blocks), 1, 1},
+        .blockDim = {(unsigned)threads, 1, 1},
+        .dynamicSmemBytes = shared,
+        .stream = state->stream,
+        .attrs = attributes,
+        .numAttrs = 1 + (unsigned)state->starts_early,
+    };
+    rill_status status = check_shared(context, shared, what);
+    if (status != RILL_OK) return status;
+    return rl_cuda_check(context, cudaLaunchKernelExC(&launch, kernel, arguments), what);
+}
+
 static rill_status find_device(rill_context *context, int wanted)
 {
     int count = 0;

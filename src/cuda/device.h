@@ -25,6 +25,7 @@ typedef struct rl_cuda_state {
     rl_cublas *cublas;   /* opened at first need */
     bool cublas_tried;   /* then cublas NULL means that it cannot be had */
     void (*encode_tiles)(void); /* cuTensorMapEncodeTiled, where kernels that use it can run; else NULL */
+    int chains[9]; /* clusters of so many blocks of linear attention's chains that run at the same time */
     char name[256], blas[64];
 } rl_cuda_state;
 
@@ -66,6 +67,10 @@ rill_status rl_cuda_launch(rill_context *context, const void *kernel, int64_t bl
  */
 rill_status rl_cuda_launch_early(rill_context *context, const void *kernel, int64_t blocks, int64_t rows, int threads,
                                  size_t shared, void **arguments, const char *what);
+
+/* The same in clusters of some blocks, at most 8, on a device of compute capability 9.0. */
+rill_status rl_cuda_launch_clusters(rill_context *context, const void *kernel, int64_t clusters, unsigned blocks,
+                                    int threads, size_t shared, void **arguments, const char *what);
 
 /*
  * Lets a kernel have more shared memory than it may unasked.  On a device that has not got as much, its launch is

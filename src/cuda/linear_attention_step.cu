@@ -126,6 +126,35 @@ template <typename N, int COLUMNS> struct StepInputs<void, N, COLUMNS> {
     }
 };
 
+/* A state's rows pass by once: they leave the L2 cache before all else. */
+template <typename N, int COLUMNS>
+__device__ __forceinline__ void load_passing(Tile<N, ROWS, COLUMNS> &S, const rl_attention_state &state,
+                                             const Place<ROWS, COLUMNS> &place)
+{
+    static_assert(COLUMNS * sizeof(N) == sizeof(float4), "one access");
+    const N *const from = (const N *)state.data + place.at(state);
+    S.fill(0);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        if (r >= place.rows || place.columns < COLUMNS) continue;
+        const float4 four = __ldcs((const float4 *)(from + r * state.key));
+        memcpy(S.at[r], &four, sizeof four);
+    }
+}
+template <typename N, int COLUMNS>
+__device__ __forceinline__ void store_passing(const Tile<N, ROWS, COLUMNS> &S, const rl_attention_state &state,
+                                              const Place<ROWS, COLUMNS> &place)
+{
+    N *const to = (N *)state.data + place.at(state);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        if (r >= place.rows || place.columns < COLUMNS) continue;
+        float4 four;
+        memcpy(&four, S.at[r], sizeof four);
+        __stcs((float4 *)(to + r * state.key), four);
+    }
+}
+
 template <typename T, typename N, int COLUMNS>
 __device__ __forceinline__ void step(const rl_attention_args &args, const Span &span,
                                      const Place<ROWS, COLUMNS> &place, N *parts)
@@ -142,14 +171,14 @@ __device__ __forceinline__ void step(const rl_attention_args &args, const Span &
     beta_bits.load(in.beta, span.at(in.beta, place.head, 0));
     inputs.load(in, place, key, query_head);
     if (in.S_init.data)
-        S.load_wide(in.S_init, place);
+        load_passing(S, in.S_init, place);
     else
         S.fill(0);
     const Factor<N> factor(in, 0, gate_bits.widened(in.gate));
     const N beta = in.beta.data ? beta_bits.widened(in.beta) : (N)1;
     inputs.widen_to(q, k, v);
     take_step(S, factor.value, factor.reset, beta, k, v);
-    if (args.S_final.data) S.store_wide(args.S_final, place);
+    if (args.S_final.data) store_passing(S, args.S_final, place);
     read_state(total, S, q, StepInputs<T, N, COLUMNS>::WHOLE ? ROWS : place.rows);
     if (place.works) write_run(parts + place.group * wide + place.column, total);
     __syncthreads(); /* all parts are there */

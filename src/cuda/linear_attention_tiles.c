@@ -11,7 +11,8 @@ enum {
     LEAST_LENGTH = 2 * SEGMENT /* steps: a segment is read twice */
 };
 
-static const int64_t MOST_KEPT = (int64_t)2 << 30; /* bytes of states */
+static const int64_t STATE = RL_TILES_WIDE * RL_TILES_WIDE; /* numbers */
+static const int64_t MOST_KEPT = (int64_t)2 << 30;          /* bytes of states */
 static const int64_t MOST_BLOCKS = INT32_MAX;
 
 /* Whether rows can be moved in pieces of 16 bytes. */
@@ -119,22 +120,64 @@ static rill_status launch_states(rill_context *context, rl_tiles_args *args, boo
                                 RL_FLOATS_STATE_THREADS, 0, turned_arguments, "linear_attention: launch of states");
 }
 
+/* Chains */
+
+/* Whether heads alone keep the device busy, going from chunk to chunk. */
+static bool is_chain(const rill_context *context, const rl_attention_inputs *in)
+{
+    return in->sequences * in->heads * RL_TILES_CHAIN_MOST_BLOCKS >= rl_cuda_state_of(context)->sms;
+}
+
+/* Blocks of a head's cluster: as many as run at the same time, and none without a chunk. */
+static unsigned chain_blocks(const rill_context *context, const rl_attention_inputs *in, int64_t walks)
+{
+    int64_t steps = RL_TILES_STEPS * RL_TILES_CHAIN_GROUPS;
+    unsigned blocks = RL_TILES_CHAIN_MOST_BLOCKS;
+    while (blocks > 1 && (walks > rl_cuda_state_of(context)->chains[blocks] || (blocks - 1) * steps >= in->length))
+        blocks--;
+    return blocks;
+}
+
 /* Forward */
 
-/* Marked heads in the loop's order; where states were handed on in place, what entered is among those kept. */
+/* What entered each head, where states are handed on in place: the first of `each` that are kept of a head. */
+static rl_attention_state kept_states(const rl_floats_args *a, int64_t each)
+{
+    return (rl_attention_state){.data = a->S,
+                                .sequence = a->in.heads * each * STATE,
+                                .head = each * STATE,
+                                .key = 1,
+                                .value = RL_TILES_WIDE,
+                                .dtype = RILL_F32};
+}
+
+/* Marked heads in the loop's order. */
 static rill_status run_marked(rill_context *context, const rl_floats_args *a, const rl_attention_args *walk)
 {
     rl_attention_args steps = *walk;
-    int64_t each = a->chunks * RL_TILES_WIDE * RL_TILES_WIDE;
     steps.marks.all = a->marks.all;
-    if (steps.in.S_init.data)
-        steps.in.S_init = (rl_attention_state){.data = a->S,
-                                               .sequence = a->in.heads * each,
-                                               .head = each,
-                                               .key = 1,
-                                               .value = RL_TILES_WIDE,
-                                               .dtype = RILL_F32};
+    if (steps.in.S_init.data) steps.in.S_init = kept_states(a, a->chunks);
     return rl_cuda_attention_by_steps(context, &steps);
+}
+
+/* In one kernel, from chunk to chunk; it runs marked heads in the loop's order, too. */
+static rill_status run_chain(rill_context *context, rl_tiles_args *args, const rl_attention_args *walk)
+{
+    rl_floats_args *a = &args->all;
+    rl_attention_args steps = *walk;
+    int64_t walks = a->in.sequences * a->in.heads;
+    void *arguments[] = {args, &steps};
+    bool pieces =
+        is_copyable(&a->y, a->in.values) && describe(context, &a->in, &a->y, a->in.heads, a->in.values, &args->y);
+    rill_status status = RILL_OK;
+    if (a->in.S_init.data)
+        status = rl_workspace_take(context, (size_t)(walks * STATE) * sizeof(float), (void **)&a->S);
+    if (status != RILL_OK) return status;
+    if (a->in.S_init.data) steps.in.S_init = kept_states(a, 1);
+    rl_cuda_attention_cut(&steps, rl_tiles_chain_shared());
+    return rl_cuda_launch_clusters(context, rl_tiles_chain_kernel(pieces, a->S_final.data != NULL), walks,
+                                   chain_blocks(context, &a->in, walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
+                                   rl_tiles_chain_shared(), arguments, "linear_attention: launch of chains");
 }
 
 rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_args *walk, bool *taken)
@@ -144,6 +187,7 @@ rill_status rl_cuda_attention_tiles(rill_context *context, const rl_attention_ar
     void *arguments[] = {&args};
     *taken = is_welcome(context, &a->in) && describe_inputs(context, &args);
     if (!*taken) return RILL_OK;
+    if (is_chain(context, &a->in)) return run_chain(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, false);
     if (status == RILL_OK) status = launch_states(context, &args, false);
@@ -175,6 +219,39 @@ static bool are_storable(const rl_floats_args *a)
            (!a->dv.data || is_storable(&a->dv, a->in.values));
 }
 
+/* Of the states of all chunks, in one direction of time. */
+static int64_t chain_bytes(const rl_attention_inputs *in)
+{
+    return in->sequences * in->heads * rl_quotient_up(in->length, RL_TILES_STEPS) * STATE * (int64_t)sizeof(uint16_t);
+}
+
+/* States of all chunks in one kernel, from chunk to chunk, and then the gradients of each chunk. */
+static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args, rl_attention_backward_args *walk)
+{
+    rl_floats_args *a = &args->all;
+    int64_t walks = a->in.sequences * a->in.heads;
+    void *arguments[] = {args};
+    a->chunks = rl_quotient_up(a->in.length, RL_TILES_STEPS);
+    size_t bytes = (size_t)chain_bytes(&a->in), marks = (size_t)walks * sizeof(int32_t);
+    rill_status status = rl_workspace_take(context, bytes, (void **)&a->S);
+    if (status == RILL_OK) status = rl_workspace_take(context, bytes, (void **)&a->G);
+    if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.all);
+    if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.special);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
+    if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
+    walk->marks.all = a->marks.all;
+    if (status == RILL_OK)
+        status = rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
+                                         chain_blocks(context, &a->in, 2 * walks),
+                                         RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS, rl_tiles_states_shared(),
+                                         arguments, "linear_attention_backward: launch of states");
+    if (status == RILL_OK)
+        status = rl_cuda_launch_early(context, rl_tiles_lone_kernel(are_storable(a)), walks * a->chunks, 1,
+                                      RL_TILES_THREADS, rl_tiles_lone_shared(), arguments,
+                                      "linear_attention_backward: launch of gradients");
+    return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;
+}
+
 rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention_backward_args *walk, bool *taken)
 {
     rl_tiles_args args = {.all = {.in = walk->in,
@@ -191,6 +268,8 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
     *taken = is_welcome(context, &a->in) && is_copyable(&a->dy, a->in.values) && describe_inputs(context, &args) &&
              describe(context, &a->in, &a->dy, a->in.heads, a->in.values, &args.dy);
     if (!*taken) return RILL_OK;
+    if (is_chain(context, &a->in) && chain_bytes(&a->in) <= MOST_KEPT / 2)
+        return run_chain_backward(context, &args, walk);
     a->chunks = rl_quotient_up(a->in.length, SEGMENT);
     rill_status status = take_room(context, &args, true);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
@@ -207,13 +286,34 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
 
 /* Once for the device */
 
+/* How many clusters of each size the device holds: its multiprocessors come in groups, which none of them leaves. */
+static cudaError_t count_chains(rl_cuda_state *state)
+{
+    cudaError_t error = cudaSuccess;
+    for (unsigned blocks = 1; blocks <= RL_TILES_CHAIN_MOST_BLOCKS && error == cudaSuccess; blocks++) {
+        cudaLaunchAttribute cluster = {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {blocks, 1, 1}};
+        cudaLaunchConfig_t launch = {.gridDim = {blocks, 1, 1},
+                                     .blockDim = {RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS, 1, 1},
+                                     .dynamicSmemBytes = rl_tiles_chain_shared(),
+                                     .attrs = &cluster,
+                                     .numAttrs = 1};
+        error = cudaOccupancyMaxActiveClusters(&state->chains[blocks], rl_tiles_chain_kernel(true, true), &launch);
+    }
+    return error;
+}
+
 cudaError_t rl_cuda_prepare_attention_tiles(rl_cuda_state *state)
 {
     cudaError_t error = cudaSuccess;
+    for (int i = 0; i < 4 && state->multiplies && error == cudaSuccess; i++)
+        error = rl_cuda_allow(state, rl_tiles_chain_kernel(i % 2, i / 2), rl_tiles_chain_shared());
     for (int i = 0; i < 2 && state->multiplies && error == cudaSuccess; i++) {
+        error = rl_cuda_allow(state, rl_tiles_states_kernel(i), rl_tiles_states_shared());
+        if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_lone_kernel(i), rl_tiles_lone_shared());
+        if (error != cudaSuccess) break;
         error = rl_cuda_allow(state, rl_tiles_sum_kernel(i), rl_tiles_sum_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_answer_kernel(i), rl_tiles_answer_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_tiles_back_kernel(i), rl_tiles_back_shared());
     }
-    return error;
+    return error == cudaSuccess && state->multiplies ? count_chains(state) : error;
 }

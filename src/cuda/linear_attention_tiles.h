@@ -18,15 +18,18 @@ extern "C" {
 #endif
 
 enum {
-    RL_TILES_STEPS = 64,   /* of a chunk */
-    RL_TILES_CHUNKS = 4,   /* of a segment */
-    RL_TILES_WIDE = 64,    /* keys, and values */
-    RL_TILES_THREADS = 128 /* of a block; backward for each chunk of it */
+    RL_TILES_STEPS = 64,           /* of a chunk */
+    RL_TILES_CHUNKS = 4,           /* of a segment */
+    RL_TILES_WIDE = 64,            /* keys, and values */
+    RL_TILES_THREADS = 128,        /* of a block; backward for each chunk of it */
+    RL_TILES_CHAIN_GROUPS = 4,     /* of RL_TILES_THREADS of a block of the chain */
+    RL_TILES_CHAIN_MOST_BLOCKS = 8 /* of a head */
 };
 
 typedef struct rl_tiles_args {
     rl_floats_args all;      /* whose `chunks` are segments; as the kernel of states takes it */
     CUtensorMap q, k, v, dy; /* tiles of RL_TILES_STEPS steps */
+    CUtensorMap y;           /* likewise, where the chain stores it so */
     void *gates;             /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
 } rl_tiles_args;
 
@@ -34,6 +37,12 @@ typedef struct rl_tiles_args {
  * Take an rl_tiles_args; a block a segment, segments first, then heads, then sequences; sums backward by two rows.
  * `pieces`: all results are stored 16 bytes at a time.
  */
+const void *rl_tiles_chain_kernel(bool pieces, bool both); /* an rl_attention_args, too */
+size_t rl_tiles_chain_shared(void);
+const void *rl_tiles_states_kernel(bool both);
+const void *rl_tiles_lone_kernel(bool pieces);
+size_t rl_tiles_states_shared(void);
+size_t rl_tiles_lone_shared(void);
 const void *rl_tiles_sum_kernel(bool backward);
 const void *rl_tiles_answer_kernel(bool pieces);
 const void *rl_tiles_back_kernel(bool pieces);

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_c
         await_earlier();
         const Task task(args);
         const int chunk = __shfl_sync(ALL, (int)threadIdx.x / THREADS, 0), chunks = task.chunks();
-        Gradients<PIECES> gradients(task, (char *)dynamic_shared, chunk);
+        Gradients<BackChunk, PIECES> gradients(task, (char *)dynamic_shared, chunk);
         bool bad = false;
         if (gradients.own.thread == 0 && chunk < chunks) gradients.load();
         __syncthreads(); /* the barriers are there */
@@ -39,7 +39,45 @@ __global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_c
     }
 }
 
+/* The same of a chunk alone. */
+template <bool PIECES>
+__global__ void __launch_bounds__(THREADS, 4) lone_kernel(const __grid_constant__ rl_tiles_args args)
+{
+    if constexpr (HAS_PRODUCTS) {
+        const Task task(args, (int)blockIdx.x);
+        Gradients<LoneChunk, PIECES> gradients(
+            task, (char *)dynamic_shared, (blockIdx.x - (unsigned)task.walk * (unsigned)args.all.chunks) % CHUNKS);
+        let_later_start();
+        if (threadIdx.x == 0) {
+            barrier_init(gradients.full(), 1);
+            barrier_publish();
+        }
+        await_earlier();
+        if (threadIdx.x == 0) gradients.load();
+        __syncwarp(); /* the engine is told by registers that a warp's threads share */
+        gradients.make_gates();
+        barrier_wait(gradients.full(), 0);
+        bool bad = gradients.is_unwelcome();
+        if (args.all.dgate.data) gradients.cross();
+        gradients.run();
+        bad = bad || gradients.finite != 0;
+        if (args.all.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
+        bad = bad || (gradients.own.thread == 0 && args.all.marks.special[task.walk]);
+        if (bad) args.all.marks.all[task.walk] = 1;
+    }
+}
+
 } // namespace
+
+const void *rl_tiles_lone_kernel(bool pieces)
+{
+    return pieces ? kernel_address<lone_kernel<true>>() : kernel_address<lone_kernel<false>>();
+}
+
+size_t rl_tiles_lone_shared(void)
+{
+    return LoneLayout::BYTES;
+}
 
 const void *rl_tiles_back_kernel(bool pieces)
 {

@@ -25,11 +25,26 @@ namespace attention_tiles
 constexpr float LEAST_GATE = 0x1p-60f; /* that is divided out */
 
 /* PIECES: all gradients are stored 16 bytes at a time. */
-template <bool PIECES> struct Gradients : BackChunk {
+template <typename Chunk, bool PIECES> struct Gradients : Chunk {
+    using Chunk::args, Chunk::chunk, Chunk::meet, Chunk::notes, Chunk::own, Chunk::task, Chunk::tile;
     float finite;
 
-    __device__ Gradients(const Task &task, char *shared, int chunk) : BackChunk(task, shared, chunk), finite(0)
+    __device__ Gradients(const Task &task, char *shared, int chunk) : Chunk(task, shared, chunk), finite(0)
     {
+    }
+    /* A tile [values, keys], or [steps, lanes], rounded to bfloat16. */
+    __device__ __forceinline__ void keep(const float (&sums)[32], int which) const
+    {
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+            uint32_t words[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                words[k] = pack_bfloats(sums[at], sums[at + 1]);
+            }
+            matrices_store<4, false>(blocks_at(tile(which), own, block, false), words);
+        }
     }
 
     /* sums = left rightᵀ, both by steps. */
@@ -110,10 +125,7 @@ template <bool PIECES> struct Gradients : BackChunk {
     __device__ __forceinline__ void stage(float (&sums)[32], int by)
     {
         look_at(finite, sums);
-        if constexpr (PIECES) {
-            uint32_t words[BLOCKS / 2][4];
-            keep(words, sums, by);
-        }
+        if constexpr (PIECES) keep(sums, by);
     }
     __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to, int head,
                                           int64_t lanes, int by) const
@@ -137,23 +149,28 @@ template <bool PIECES> struct Gradients : BackChunk {
     }
 
     /*
-     * Sums over N of the thread's rows j: to the step t goes what lies at s >= t of the rows before it.  Columns come
-     * by from the last to the first; `behind` is a row's sum over those that came, without its beta.
+     * Sums over N of the thread's rows j, of two blocks of columns: to the step t goes what lies at s >= t of the
+     * rows before it.  Columns come by from the last to the first; `behind` is a row's sum over those that came,
+     * without its beta.  What lies behind a column is had by products with ones.
      */
-    __device__ __forceinline__ void add_pair(attention_chunks::Columns &pairs, float (&behind)[2], float even,
-                                             float odd, float beta, int block, int upper) const
+    __device__ __forceinline__ void add_pairs(attention_chunks::Columns &pairs, float (&behind)[2],
+                                              const uint32_t (&N)[4], const float (&beta)[2], int turn) const
     {
-        const int pair = own.pair(), step = block * BLOCK + 2 * pair, row = own.row(upper);
-        float since = even + odd; /* over this pair of columns and those behind it */
-        float other = __shfl_down_sync(ALL, since, 1, 4);
-        if (pair < 3) since += other;
-        other = __shfl_down_sync(ALL, since, 2, 4);
-        if (pair < 2) since += other;
-        other = __shfl_down_sync(ALL, since, 1, 4);
-        const float later = behind[upper] + (pair < 3 ? other : 0);
-        if (row < step) pairs.at[2 * block] = fmaf(later + odd + even, beta, pairs.at[2 * block]);
-        if (row < step + 1) pairs.at[2 * block + 1] = fmaf(later + odd, beta, pairs.at[2 * block + 1]);
-        behind[upper] += __shfl_sync(ALL, since, 0, 4);
+        constexpr uint32_t ONES = 0x3f803f80;
+        const int column = own.thread % 32 / 4, step = 2 * own.pair();
+        const uint32_t behind_own = (step >= column ? ONES & 0xffff : 0) | (step + 1 >= column ? ONES & ~0xffffu : 0);
+        const uint32_t even[2] = {behind_own, ONES}, odd[2] = {0, behind_own}, ones[2] = {ONES, ONES};
+        float sums[2][4] = {}, whole[4] = {};
+        product_of_warp<BF16>(sums[0], N, even);
+        product_of_warp<BF16>(sums[1], N, odd);
+        product_of_warp<BF16>(whole, N, ones);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int block = turn * 2 + i / 4, upper = i / 2 % 2, at = 2 * block + i % 2;
+            if (own.row(upper) < block * BLOCK + 2 * own.pair() + i % 2)
+                pairs.at[at] = fmaf(behind[upper] + sums[i / 4][i % 4], beta[upper], pairs.at[at]);
+        }
+        behind[0] += whole[0], behind[1] += whole[2];
     }
     /* Both kinds of products of earlier steps with later ones, by rows of earlier ones; and the sums over N. */
     __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4],
@@ -170,7 +187,7 @@ template <bool PIECES> struct Gradients : BackChunk {
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) {
             const int row = own.row(upper);
-            near[upper] = g.within(row / BLOCK, row % BLOCK, own.pair() * 2);
+            near[upper] = this->within(row, own.pair() * 2);
             near[upper].x *= (float)args.in.scale, near[upper].y *= (float)args.in.scale;
             after[upper] = g.after[row] * (float)args.in.scale;
             beta[upper] = g.beta[row];
@@ -180,23 +197,26 @@ template <bool PIECES> struct Gradients : BackChunk {
         hold(A);
         hold(M);
 #pragma unroll
-        for (int block = BLOCKS - 1; block >= 0; block--) {
-            uint32_t *const key = keys[block / 2] + block % 2 * 2, *const value = values[block / 2] + block % 2 * 2;
-            key[0] = key[1] = value[0] = value[1] = 0;
-            if (block < own.warp() * 2) continue;
-            const float2 until = ((const float2 *)g.until)[block * 4 + own.pair()];
+        for (int turn = TURNS - 1; turn >= 0; turn--) {
+            uint32_t N[4] = {};
 #pragma unroll
-            for (int upper = 0; upper < 2; upper++) {
-                const int early = own.warp() * 2 + upper, at = block * 4 + upper * 2;
+            for (int k = 0; k < 4; k++) keys[turn][k] = values[turn][k] = 0;
+            if (turn < own.warp()) continue;
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int block = turn * 2 + k / 2, upper = k % 2, early = own.warp() * 2 + upper,
+                          at = block * 4 + upper * 2;
+                if (block < early) continue;
+                const float2 until = ((const float2 *)g.until)[block * 4 + own.pair()];
                 const float over = after[upper] * g.between[early][block];
                 float2 decay = {over * until.x, over * until.y};
-                if (block < early) continue;
                 if (block == early) decay = near[upper];
                 const float first = M[at] * decay.x, second = M[at + 1] * decay.y;
-                key[upper] = pack_bfloats(A[at] * decay.x * beta[upper], A[at + 1] * decay.y * beta[upper]);
-                value[upper] = pack_bfloats(first * beta[upper], second * beta[upper]);
-                if (gates) add_pair(pairs, behind, first * A[at], second * A[at + 1], beta[upper], block, upper);
+                keys[turn][k] = pack_bfloats(A[at] * decay.x * beta[upper], A[at + 1] * decay.y * beta[upper]);
+                values[turn][k] = pack_bfloats(first * beta[upper], second * beta[upper]);
+                N[k] = pack_bfloats(first * A[at], second * A[at + 1]);
             }
+            if (gates) add_pairs(pairs, behind, N, beta, turn);
         }
         if (args.dgate.data) pairs.store(notes().pairs[own.warp()], own.thread);
     }

@@ -53,6 +53,11 @@ struct BackChunk {
     {
         return notes(chunk);
     }
+    /* From a step to two neighbours of its block. */
+    __device__ __forceinline__ float2 within(int early, int late) const
+    {
+        return notes().gates.within(early / BLOCK, early % BLOCK, late);
+    }
     /* The chunk's threads meet. */
     __device__ __forceinline__ void meet() const
     {
@@ -149,6 +154,114 @@ struct BackChunk {
         if (!g.fades) return false;
         return large || g.heavy || exceeds(tile(BackLayout::Q)) || exceeds(tile(BackLayout::K)) ||
                exceeds(tile(BackLayout::V)) || exceeds(tile(BackLayout::DY));
+    }
+};
+
+/* A chunk that a block has alone, with its states brought as tiles. */
+struct LoneLayout {
+    static constexpr int WITHIN = BackLayout::CHUNK, NOTES = WITHIN + STEPS * BLOCK * (int)sizeof(float);
+    static constexpr int FULL = NOTES + (int)sizeof(Notes), BYTES = FULL + 8;
+};
+
+struct LoneChunk {
+    const Task &task;
+    const rl_floats_args &args;
+    char *const shared;
+    const int chunk; /* of its segment */
+    const Place own;
+
+    __device__ LoneChunk(const Task &task, char *shared, int chunk)
+        : task(task), args(task.args), shared(shared), chunk(chunk)
+    {
+    }
+    __device__ __forceinline__ char *tile(int which) const
+    {
+        return shared + which;
+    }
+    __device__ __forceinline__ Notes &notes() const
+    {
+        return *(Notes *)(shared + LoneLayout::NOTES);
+    }
+    __device__ __forceinline__ void meet() const
+    {
+        __syncthreads();
+    }
+    __device__ __forceinline__ uint64_t *full() const
+    {
+        return (uint64_t *)(shared + LoneLayout::FULL);
+    }
+    /* By one thread. */
+    __device__ __forceinline__ void load() const
+    {
+        const int64_t place = (int64_t)blockIdx.x * TILE;
+        barrier_expect(full(), 6 * TILE);
+        task.load(tile(BackLayout::K), task.tiles.k, task.query_head(), chunk, full());
+        task.load(tile(BackLayout::Q), task.tiles.q, task.query_head(), chunk, full());
+        task.load(tile(BackLayout::V), task.tiles.v, task.head, chunk, full());
+        task.load(tile(BackLayout::DY), task.tiles.dy, task.head, chunk, full());
+        bytes_load(tile(BackLayout::G), (const char *)args.G + place, TILE, full());
+        bytes_load(tile(BackLayout::S), (const char *)args.S + place, TILE, full());
+    }
+    __device__ __forceinline__ float2 within(int early, int late) const
+    {
+        return *(const float2 *)(table() + early * BLOCK + late);
+    }
+    __device__ __forceinline__ float *table() const
+    {
+        return (float *)(shared + LoneLayout::WITHIN);
+    }
+    /* From a step to those of its block. */
+    __device__ __forceinline__ void fill_table(int step) const
+    {
+        float run = 1;
+#pragma unroll
+        for (int late = 0; late < BLOCK; late++) {
+            if (late > step % BLOCK) run *= notes().gates.gate[step / BLOCK * BLOCK + late];
+            table()[step * BLOCK + late] = late < step % BLOCK ? 0 : run;
+        }
+    }
+    /* Ends with a barrier. */
+    __device__ __forceinline__ void make_gates() const
+    {
+        const bool has_step = own.thread < STEPS;
+        if (has_step)
+            start_gates(notes().gates, args.in, Span(args.in, task.sequence), task.head, task.first(chunk),
+                        own.thread);
+        meet(); /* what the blocks multiply to is there */
+        if (has_step)
+            finish_gates(notes().gates, (float)args.in.scale, own.thread);
+        else
+            fill_table(own.thread - STEPS);
+        meet(); /* the gates are there */
+    }
+    /* <G, S> of a warp's share. */
+    __device__ __forceinline__ void cross() const
+    {
+        float total = 0;
+#pragma unroll
+        for (int i = 0; i < TILE / (THREADS * 16); i++) {
+            const uint4 S = ((const uint4 *)tile(BackLayout::S))[own.thread + i * THREADS];
+            const uint4 G = ((const uint4 *)tile(BackLayout::G))[own.thread + i * THREADS];
+            const uint32_t s[4] = {S.x, S.y, S.z, S.w}, g[4] = {G.x, G.y, G.z, G.w};
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                total = fmaf(low_of(s[k]), low_of(g[k]), total);
+                total = fmaf(high_of(s[k]), high_of(g[k]), total);
+            }
+        }
+#pragma unroll
+        for (int away = 16; away > 0; away /= 2) total += __shfl_xor_sync(ALL, total, away);
+        if (own.thread % 32 == 0) notes().cross[own.warp()] = total;
+    }
+    __device__ __forceinline__ bool is_unwelcome() const
+    {
+        const Gates &g = notes().gates;
+        if (!g.steady) return true;
+        if (!g.fades) return false;
+        return g.heavy || exceeds(tile(BackLayout::Q)) || exceeds(tile(BackLayout::K)) ||
+               exceeds(tile(BackLayout::V)) || exceeds(tile(BackLayout::DY)) ||
+               exceeds(tile(BackLayout::S), attention_floats::MODERATE_STATE) ||
+               exceeds(tile(BackLayout::G), attention_floats::MODERATE_STATE);
     }
 };
 

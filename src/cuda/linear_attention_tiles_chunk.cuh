@@ -52,6 +52,14 @@ struct Task {
           head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
     {
     }
+    /* For a block that has one chunk, of all that there are. */
+    __device__ Task(const rl_tiles_args &tiles, int chunk)
+        : tiles(tiles), args(tiles.all), walk(chunk / (unsigned)args.chunks),
+          segment((chunk - (unsigned)walk * (unsigned)args.chunks) / CHUNKS),
+          sequence((unsigned)walk / (unsigned)args.in.heads),
+          head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
+    {
+    }
     __device__ __forceinline__ int query_head() const
     {
         return (unsigned)head / (unsigned)args.in.share;
@@ -228,13 +236,12 @@ __device__ __forceinline__ void store_state(float *to, const float (&state)[32],
 }
 
 /* Whether a tile has a number that products may not meet beside gates that fade; by a warpgroup. */
-__device__ inline bool exceeds(char *tile)
+__device__ inline bool exceeds(char *tile, float most = attention_floats::MODERATE_INPUT)
 {
     bool found = false;
     for (int i = (int)threadIdx.x % THREADS; i < TILE / 4; i += THREADS) {
         const uint32_t word = ((const uint32_t *)tile)[i];
-        found = found || !(fabsf(low_of(word)) <= attention_floats::MODERATE_INPUT) ||
-                !(fabsf(high_of(word)) <= attention_floats::MODERATE_INPUT);
+        found = found || !(fabsf(low_of(word)) <= most) || !(fabsf(high_of(word)) <= most);
     }
     return found;
 }

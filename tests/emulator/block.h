@@ -107,6 +107,8 @@ struct Block {
     Barrier barriers[16];
     std::vector<MeetingPlace> warps, groups;
     std::vector<Transfer> loads;
+    Cluster *cluster; /* NULL: none */
+    int rank;         /* in it */
 };
 
 /* The thread that runs. */

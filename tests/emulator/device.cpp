@@ -98,7 +98,7 @@ int blocks_together(unsigned threads, size_t shared)
 void run(const Launch &launch)
 {
     Device &d = device();
-    const unsigned most = std::max(6u, 2 * std::thread::hardware_concurrency());
+    const unsigned most = std::max({6u, 2 * std::thread::hardware_concurrency(), launch.cluster});
     const unsigned fit =
         (unsigned)(multiprocessors() *
                    blocks_together(launch.threads.x * launch.threads.y * launch.threads.z, launch.shared));

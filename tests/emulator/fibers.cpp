@@ -12,6 +12,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "cluster.h"
 #include "meeting.h"
 
 namespace emulator
@@ -288,6 +289,7 @@ void run_block(const Launch &launch, unsigned long index)
     static std::once_flag watched;
     std::call_once(watched, watch_faults);
     prepare_block(block, launch, index);
+    enter_cluster(block, index);
     self = &block.all[0];
     while (block.alive > 0) {
         if (block.queued == 0) fail("no thread of a block can go on");
@@ -295,6 +297,7 @@ void run_block(const Launch &launch, unsigned long index)
         self = next_thread(block);
         emulator_switch(&block.scheduler, self->stack);
     }
+    leave_cluster(block);
     check_memory(block);
     self = NULL;
 }

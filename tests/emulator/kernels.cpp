@@ -51,21 +51,27 @@ struct Arguments {
     }
 };
 
-bool is_valid(const Entry &entry, dim3 blocks, dim3 threads, size_t shared)
+bool is_valid(const Entry &entry, dim3 blocks, dim3 threads, size_t shared, unsigned cluster)
 {
     const uint64_t count = (uint64_t)threads.x * threads.y * threads.z;
     return count > 0 && count <= MOST_THREADS && threads.z <= 64 && blocks.x > 0 && blocks.x <= 0x7fffffff &&
-           blocks.y > 0 && blocks.y <= 65535 && blocks.z > 0 && blocks.z <= 65535 && shared <= entry.most_shared;
+           blocks.y > 0 && blocks.y <= 65535 && blocks.z > 0 && blocks.z <= 65535 && shared <= entry.most_shared &&
+           cluster > 0 && cluster <= MOST_CLUSTER && blocks.x % cluster == 0;
 }
 
-cudaError_t launch(const void *kernel, dim3 blocks, dim3 threads, void **given, size_t shared, cudaStream_t stream)
+cudaError_t launch(const void *kernel, dim3 blocks, dim3 threads, void **given, size_t shared, cudaStream_t stream,
+                   unsigned cluster = 1)
 {
     const Entry *entry = find_entry(kernel);
     if (!entry) return cudaErrorInvalidDeviceFunction;
-    if (!is_valid(*entry, blocks, threads, shared)) return cudaErrorInvalidValue;
+    if (!is_valid(*entry, blocks, threads, shared, cluster)) return cudaErrorInvalidValue;
     const Kernel *known = &entry->kernel;
     std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>(*known, given);
-    return enqueue(stream, [=] { run({kernel, known, arguments->places.data(), blocks, threads, shared}); });
+    return enqueue(stream, [=] {
+        Launch made = {kernel, known, arguments->places.data(), blocks, threads, shared, cluster, {}};
+        made.clusters = make_clusters(made);
+        run(made);
+    });
 }
 
 } // namespace
@@ -89,11 +95,16 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 blocks, dim3 threads, void
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **arguments)
 {
-    for (unsigned k = 0; k < config->numAttrs; k++)
-        if (config->attrs[k].id != cudaLaunchAttributeProgrammaticStreamSerialization)
+    unsigned cluster = 1;
+    for (unsigned k = 0; k < config->numAttrs; k++) {
+        const cudaLaunchAttribute &attribute = config->attrs[k];
+        if (attribute.id == cudaLaunchAttributeClusterDimension)
+            cluster = attribute.val.clusterDim.x;
+        else if (attribute.id != cudaLaunchAttributeProgrammaticStreamSerialization)
             return answer(cudaErrorNotSupported);
-    return answer(
-        launch(kernel, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes, config->stream));
+    }
+    return answer(launch(kernel, config->gridDim, config->blockDim, arguments, config->dynamicSmemBytes,
+                         config->stream, cluster));
 }
 
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
@@ -122,5 +133,18 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 {
     if (!find_entry(kernel)) return answer(cudaErrorInvalidDeviceFunction);
     *blocks = blocks_together((unsigned)threads, shared);
+    return cudaSuccess;
+}
+
+cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *kernel, const cudaLaunchConfig_t *config)
+{
+    int blocks;
+    const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, (int)config->blockDim.x,
+                                                                            config->dynamicSmemBytes);
+    if (error != cudaSuccess) return error;
+    *clusters = blocks * multiprocessors();
+    for (unsigned k = 0; k < config->numAttrs; k++)
+        if (config->attrs[k].id == cudaLaunchAttributeClusterDimension)
+            *clusters /= (int)config->attrs[k].val.clusterDim.x;
     return cudaSuccess;
 }

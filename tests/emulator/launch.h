@@ -5,8 +5,12 @@
 #include <stddef.h>
 #include <vector_types.h>
 
+#include <memory>
+
 namespace emulator
 {
+
+struct Cluster;
 
 /* The limits of an H200. */
 enum {
@@ -15,7 +19,8 @@ enum {
     USUAL_SHARED = 48 << 10, /* what a kernel may have unasked */
     MULTIPROCESSOR_SHARED = 228 << 10,
     MULTIPROCESSOR_THREADS = 2048,
-    MULTIPROCESSOR_BLOCKS = 32
+    MULTIPROCESSOR_BLOCKS = 32,
+    MOST_CLUSTER = 8 /* blocks that run at the same time */
 };
 
 /* Made where the tree takes a kernel's address, which is where its type is known. */
@@ -32,7 +37,12 @@ struct Launch {
     void *const *arguments;
     dim3 blocks, threads;
     size_t shared;
+    unsigned cluster; /* blocks of one */
+    std::shared_ptr<Cluster[]> clusters;
 };
+
+/* Those of a launch; NULL where each is one block. */
+std::shared_ptr<Cluster[]> make_clusters(const Launch &launch);
 
 /* Runs all blocks of a launch, several at a time, and returns when they are done. */
 void run(const Launch &launch);

@@ -1,5 +1,7 @@
 #include "transfers.h"
 
+#include "cluster.h"
+
 #include <string.h>
 
 namespace emulator
@@ -79,12 +81,17 @@ void barrier_arrive(uint64_t *barrier, uint32_t bytes)
     complete(word);
 }
 
+void count_bytes(uint64_t *barrier, uint32_t bytes)
+{
+    Word &word = word_of(barrier);
+    word.bytes -= (int32_t)bytes;
+    complete(word);
+}
+
 static void finish(const Transfer &load)
 {
     load.copy();
-    Word &word = word_of(load.barrier);
-    word.bytes -= (int32_t)load.bytes;
-    complete(word);
+    count_bytes(load.barrier, load.bytes);
 }
 
 /* What the barrier waits for arrives now. */
@@ -106,6 +113,7 @@ void barrier_wait(uint64_t *barrier, uint32_t parity)
     if (parity > 1) fail("mbarrier: parity %u", parity);
     while (word_of(barrier).phase == parity) {
         finish_loads(barrier);
+        take_arrivals();
         if (word_of(barrier).phase == parity) poll("an mbarrier");
     }
     progress();

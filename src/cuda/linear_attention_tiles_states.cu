@@ -1,0 +1,138 @@
+/*
+ * Linear attention of bfloat16 data by chunks: the state that enters each chunk, and the gradient that enters it from
+ * behind, rounded to bfloat16, as tiles [values, keys] that the gradients' kernel reads (linear_attention_tiles.h).
+ *
+ *     cluster = a head, in one direction of time (linear_attention_tiles_chain.cuh)
+ *
+ *     Sᵀ = Sᵀ · b_64  +  (Vᵀ · e_j β_j) K            Gᵀ = Gᵀ · b_64  +  (dYᵀ · scale b_t) Q
+ *
+ * BOTH: weighed values are split, as dS_init wants it.
+ */
+#include <machine/early.cuh>
+#include <machine/kernel.cuh>
+
+#include "linear_attention_tiles_chain.cuh"
+
+namespace
+{
+
+using namespace attention_tiles;
+
+struct Layout : ChainLayout<2, 3> {
+    static constexpr int RIGHT = 0, LEFT = TILE, BYTES = END;
+};
+static_assert(Layout::BYTES <= 227 * 1024, "what a block may have");
+
+template <bool BOTH> struct States : Chain<Layout> {
+    __device__ States(const rl_tiles_args &tiles, char *shared)
+        : Chain<Layout>(tiles, shared, blockIdx.x / (unsigned)cluster_blocks() / 2,
+                        blockIdx.x / (unsigned)cluster_blocks() % 2)
+    {
+    }
+    /* By one thread. */
+    __device__ __forceinline__ void load_pair(int turn) const
+    {
+        if (!has(turn)) return;
+        barrier_expect(full(turn), Layout::STAGE);
+        load(stage(turn) + Layout::RIGHT, back ? tiles.q : tiles.k, query_head(), turn);
+        load(stage(turn) + Layout::LEFT, back ? tiles.dy : tiles.v, head, turn);
+    }
+    /* The state that entered, by way of the tile that it takes the place of. */
+    __device__ __forceinline__ void give_out(const float (&S)[32], int turn) const
+    {
+        char *const tile = stage(turn) + Layout::RIGHT;
+#pragma unroll
+        for (int block = 0; block < BLOCKS; block += 2) {
+            uint32_t words[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int at = (block + k / 2) * 4 + k % 2 * 2;
+                words[k] = pack_bfloats(S[at], S[at + 1]);
+            }
+            matrices_store<4, false>(blocks_at(tile, own, block, false), words);
+        }
+        shared_publish();
+        meet(); /* the tile is there, and the next gates */
+        if (brings()) {
+            char *const to = (char *)(back ? args.G : args.S);
+            bytes_store(to + ((int64_t)walk * chunks + first(turn) / STEPS) * TILE, tile, TILE);
+            stores_commit();
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ void run_turn(int turn, Coming &coming)
+    {
+        const Link &g = link(turn);
+        float T[32], S[32];
+        expect_state(turn);
+        if (has(turn + 1) && has_step()) {
+            start_gates<false>(turn + 1, NULL, coming);
+            load_gates(turn + 2, coming);
+        }
+        barrier_wait(full(turn), turn / STAGES & 1);
+        Addition<BOTH> addition;
+        addition.prepare(stage(turn) + Layout::LEFT, back ? g.back_weight : g.sum_weight, own);
+        clear(T);
+        addition.start(T, stage(turn) + Layout::RIGHT);
+        products_wait<0>();
+        addition.stay();
+        hold(T);
+        meet(); /* the tiles are no longer needed, and the gates' blocks are there */
+        if (has(turn + 1) && has_step()) finish_gates(turn + 1);
+        if (brings() && turn > 0) {
+            stores_wait<0>(); /* of the stage that is filled */
+            load_pair(turn - 1 + STAGES);
+        }
+        __syncwarp(); /* the engine is told by registers that a warp's threads share */
+        if (place(turn) > 0)
+            take_state(S, turn);
+        else
+            begin_state(S, back ? args.dS_final : args.in.S_init);
+        if (place(turn) + 1 < chunks)
+            hand_on(S, T, g);
+        else if (back)
+            end_state(S, T, g, args.dS_init);
+        give_out(S, turn);
+    }
+    __device__ __forceinline__ void run()
+    {
+        Coming coming;
+        if (brings())
+            for (int turn = 0; turn < STAGES; turn++) load_pair(turn);
+        __syncwarp();
+        begin_gates<false>(NULL, coming);
+#pragma unroll 1
+        for (int turn = 0; has(turn); turn++) run_turn(turn, coming);
+        if (brings()) stores_wait<0>();
+    }
+};
+
+template <bool BOTH>
+__global__ void __launch_bounds__(GROUPS *THREADS, 1) states_kernel(const __grid_constant__ rl_tiles_args args)
+{
+    if constexpr (HAS_PRODUCTS) {
+        char *const shared = (char *)dynamic_shared;
+        let_later_start();
+        if (threadIdx.x == 0) Chain<Layout>::make_barriers(shared);
+        cluster_meet(); /* the barriers are there */
+        await_earlier();
+        States<BOTH> states(args, shared);
+        states.run();
+        const int bad = __syncthreads_or(states.finite != 0);
+        if (threadIdx.x > 0) return;
+        const int any = states.gather_marks(bad);
+        if (states.rank == 0) (states.back ? args.all.marks.special : args.all.marks.all)[states.walk] = any;
+    }
+}
+
+} // namespace
+
+const void *rl_tiles_states_kernel(bool both)
+{
+    return both ? kernel_address<states_kernel<true>>() : kernel_address<states_kernel<false>>();
+}
+
+size_t rl_tiles_states_shared(void)
+{
+    return Layout::BYTES;
+}
