@@ -52,7 +52,8 @@ template <int KEYS, Purpose PURPOSE> struct Kept : Walk<KEYS, PURPOSE> {
         const int64_t pairs = (args.length + 2 * STEPS - 1) / (2 * STEPS);
         const int64_t place = ((int64_t)head * args.sequences + sequence) * pairs + own / 2;
         char *const from = shared + Layout::STATE + group * TILE, *const to = (char *)args.states + group * TILE;
-        finish_images();
+        if (thread == 0) stores_wait<0>();
+        meet(); /* what was left before is out */
 #pragma unroll
         for (int turn = 0; turn < KEYS / TURN; turn++) {
             uint32_t words[4];
@@ -72,12 +73,6 @@ template <int KEYS, Purpose PURPOSE> struct Kept : Walk<KEYS, PURPOSE> {
             stores_commit();
         }
         __syncwarp();
-    }
-    /* What was left before is out. */
-    __device__ __forceinline__ void finish_images() const
-    {
-        if (thread == 0) stores_wait<0>();
-        meet();
     }
     /* From the chunk `begin` on states are left; false where a chunk does not let products be used. */
     __device__ __forceinline__ bool keep_up(int begin, int end)
@@ -112,7 +107,8 @@ template <int KEYS, Purpose PURPOSE> struct Kept : Walk<KEYS, PURPOSE> {
             if (chunk >= begin && is_left(chunk)) leave_state(chunk);
             pass(chunk);
         }
-        finish_images();
+        if (thread == 0) stores_finish();
+        __syncwarp();
         return fits;
     }
 };

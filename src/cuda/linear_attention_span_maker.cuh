@@ -174,6 +174,7 @@ struct Asked : Maker {
         float sums[64], factor[2];
         mix_earlier(same, turn, own, own);
         if (own > 0) mix_earlier(earlier, turn, own, own - 1);
+        barrier_wait(&signals().full_states, turn & 1);
         read_state<true>(sums, DY, own, S);
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
