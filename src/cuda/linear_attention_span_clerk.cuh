@@ -30,38 +30,53 @@ struct Clerk : Ground {
             for (int chunk = 0; chunk < RL_SPANS_CHUNKS; chunk++)
                 tile_load(tensor(which) + panel * PANEL + chunk * TILE, map,
                           HeadTileAt{panel * WIDE, span.first + chunk * STEPS, span.head, span.sequence},
-                          &signals().full);
+                          &signals().full[which]);
     }
-    __device__ __forceinline__ void load_inputs(const Span &span, int turn) const
+    /* Ahead of all tensors that need them. */
+    __device__ __forceinline__ void load_decays(const Span &span, int turn) const
     {
-        const rl_chunks_args &walk = args.walk;
-        const Decays *const from = (const Decays *)walk.gates + span.place(args) * RL_SPANS_CHUNKS;
-        const uint32_t decays_bytes = RL_SPANS_CHUNKS * sizeof(Decays);
-        barrier_expect(&signals().full, 4 * TENSOR + decays_bytes + (span.is_last ? 0 : PIECE));
-        bytes_load(&decays(turn, 0), from, decays_bytes, &signals().full);
-        if (!span.is_last) bytes_load(next_gate(turn), from[RL_SPANS_CHUNKS].until, PIECE, &signals().full);
-        load(K, walk.v, span);
-        load(Q, walk.partner, span);
-        load(V, walk.k, span);
-        load(DY, walk.q, span);
+        const Decays *const from = (const Decays *)args.walk.gates + span.place(args) * RL_SPANS_CHUNKS;
+        const uint32_t bytes = RL_SPANS_CHUNKS * sizeof(Decays);
+        uint64_t *const full = &signals().full[V];
+        barrier_expect(full, TENSOR + bytes + (span.is_last ? 0 : PIECE));
+        bytes_load(&decays(turn, 0), from, bytes, full);
+        if (!span.is_last) bytes_load(next_gate(turn), from[RL_SPANS_CHUNKS].until, PIECE, full);
     }
-    __device__ __forceinline__ void load_states(const Span &span) const
+    __device__ __forceinline__ void load_state(int which, const char *from, const Span &span) const
     {
-        const int64_t place = span.place(args) * RL_SPANS_STATE;
-        barrier_expect(&signals().full_states, 2 * RL_SPANS_STATE);
-        bytes_load(tensor(G), args.G + place, RL_SPANS_STATE, &signals().full_states);
-        bytes_load(tensor(S), args.S + place, RL_SPANS_STATE, &signals().full_states);
+        barrier_expect(&signals().full[which], TENSOR);
+        bytes_load(tensor(which), from + span.place(args) * TENSOR, TENSOR, &signals().full[which]);
     }
+    __device__ __forceinline__ void load_input(int which, const CUtensorMap &map, const Span &span) const
+    {
+        barrier_expect(&signals().full[which], TENSOR);
+        load(which, map, span);
+    }
+    __device__ __forceinline__ void await_use(int which, int turn) const
+    {
+        if (turn > 0) barrier_wait(&signals().used[which], (turn - 1) & 1);
+    }
+    /* In the order in which the places become free. */
     __device__ __forceinline__ void bring(int64_t total) const
     {
+        const rl_chunks_args &walk = args.walk;
         if (thread > 0) return;
         int turn = 0;
         for (int64_t index = blockIdx.x; index < total; index += gridDim.x, turn++) {
             const Span span(args, index);
-            if (turn > 0) barrier_wait(&signals().used_states, (turn - 1) & 1);
-            load_states(span);
-            if (turn > 0) barrier_wait(&signals().used, (turn - 1) & 1);
-            load_inputs(span, turn);
+            await_use(V, turn);
+            load_decays(span, turn);
+            load(V, walk.k, span);
+            await_use(S, turn);
+            load_state(S, args.S, span);
+            await_use(Q, turn);
+            load_input(Q, walk.partner, span);
+            await_use(G, turn);
+            load_state(G, args.G, span);
+            await_use(K, turn);
+            load_input(K, walk.v, span);
+            await_use(DY, turn);
+            load_input(DY, walk.q, span);
         }
     }
 
@@ -110,6 +125,7 @@ struct Clerk : Ground {
         for (int chunk = 0; chunk < RL_SPANS_CHUNKS; chunk++)
             for (float most : decays(turn, chunk).heaviest) heavy = heavy || !(most <= MODERATE_WEIGHT);
         const float most_input = 0x1p10f;
+        for (int which = 0; which < TENSORS; which++) await(which, turn);
         return heavy || exceeds(Q, S, most_input) || exceeds(S, TENSORS, MODERATE_STATE);
     }
     __device__ __forceinline__ float factor_at(const Decays &d, int step) const
@@ -186,12 +202,13 @@ struct Clerk : Ground {
         for (int64_t index = blockIdx.x; index < total; index += gridDim.x, turn++) {
             const Span span(args, index);
             if (turn > 0) barrier_wait(&signals().taken, (turn - 1) & 1);
-            barrier_wait(&signals().full_states, turn & 1);
-            if (wants_gates()) cross_states();
-            barrier_wait(&signals().full, turn & 1);
+            await(V, turn); /* with the products of gates */
             if (forbids(turn)) mark(span);
-            arrive(&signals().used_states);
-            arrive(&signals().used);
+            await(S, turn);
+            await(G, turn);
+            if (wants_gates()) cross_states();
+#pragma unroll
+            for (int which = 0; which < TENSORS; which++) arrive(&signals().used[which]);
             arrive(&signals().noted);
             if (warp() != 1) continue;
             barrier_wait(&signals().noted, turn & 1);

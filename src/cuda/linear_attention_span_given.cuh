@@ -92,7 +92,11 @@ struct Given : Maker {
         Pairs pairs;
         float A[32], M[32], over[2], beta[2];
         float2 near[2];
+        await(K, turn);
+        await(Q, turn);
         multiply_steps(A, K, own, Q, later);
+        await(V, turn);
+        await(DY, turn);
         multiply_steps(M, V, own, DY, later);
         pairs.clear();
 #pragma unroll
@@ -183,7 +187,7 @@ struct Given : Maker {
         float sums[64], whole[2] = {0, 0}, factor[2];
         mix_later(keys[1], values[1], whole, turn, own, 1);
         if (own == 0) mix_later(keys[0], values[0], whole, turn, own, 0);
-        barrier_wait(&signals().full_states, turn & 1);
+        await(G, turn);
         read_state<true>(sums, V, own, G);
         const float passed = (span.is_last ? 1 : *next_gate(turn)) * (own == 0 ? decays(turn, 1).carry : 1);
 #pragma unroll
@@ -191,18 +195,21 @@ struct Given : Maker {
             factor[upper] = d.after[row(upper)] * d.behind[row(upper) / BLOCK] * passed;
         products_wait<0>();
         hold(sums);
+        arrive(&signals().used[V]);
         if (wants_gates() || args.dbeta.data) note_given(sums, whole, factor, passed, span, turn, own);
         arrive(&signals().noted);
         scale_rows(sums, factor);
         add_all_mixed(sums, values, Q, own);
+        arrive(&signals().used[Q]);
         if (args.dk.data) store(sums, span, args.dk, own, args.walk.values);
         read_state<false>(sums, K, own, G);
         products_wait<0>();
         hold(sums);
-        arrive(&signals().used_states);
+        arrive(&signals().used[G]);
+        arrive(&signals().used[K]);
         scale_rows(sums, factor);
         add_all_mixed(sums, keys, DY, own);
-        arrive(&signals().used);
+        arrive(&signals().used[DY]);
         if (args.dv.data) store(sums, span, args.dv, own, args.walk.keys);
     }
 };

@@ -37,9 +37,9 @@ struct Notes {
     float cross[CLERKS];           /* <G, S> */
 };
 
-/* Barriers, by what they tell: inputs, or states, have come, or were used; notes are complete, or were taken. */
+/* Barriers, by what they tell: a tensor has come, or was used; notes are complete, or were taken. */
 struct Signals {
-    uint64_t full, full_states, used, used_states, noted, taken;
+    uint64_t full[TENSORS], used[TENSORS], noted, taken;
 };
 
 struct Layout {
@@ -124,6 +124,10 @@ struct Ground {
     __device__ __forceinline__ Signals &signals() const
     {
         return *(Signals *)(shared + Layout::SIGNALS);
+    }
+    __device__ __forceinline__ void await(int which, int turn) const
+    {
+        barrier_wait(&signals().full[which], turn & 1);
     }
     __device__ __forceinline__ bool wants_gates() const
     {

@@ -143,6 +143,8 @@ struct Asked : Maker {
         const Decays &from = decays(turn, earlier), &here = decays(turn, own);
         const bool is_same = own == earlier;
         float M[32], over[2];
+        await(V, turn);
+        await(DY, turn);
         multiply_steps(M, DY, own, V, earlier);
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
@@ -174,7 +176,8 @@ struct Asked : Maker {
         float sums[64], factor[2];
         mix_earlier(same, turn, own, own);
         if (own > 0) mix_earlier(earlier, turn, own, own - 1);
-        barrier_wait(&signals().full_states, turn & 1);
+        if (own == 0) arrive(&signals().used[V]);
+        await(S, turn);
         read_state<true>(sums, DY, own, S);
 #pragma unroll
         for (int upper = 0; upper < 2; upper++)
@@ -182,7 +185,11 @@ struct Asked : Maker {
                             (own > 0 ? decays(turn, 0).carry : 1);
         products_wait<0>();
         hold(sums);
-        if (own == 0) arrive(&signals().used_states);
+        if (own == 0) {
+            arrive(&signals().used[S]);
+            arrive(&signals().used[DY]);
+        }
+        await(Q, turn);
         if (wants_gates()) {
             float total[2];
             dot_rows(total, sums, Q, own);
@@ -190,6 +197,11 @@ struct Asked : Maker {
             total[1] *= factor[1];
             note_rows(notes().read + own * STEPS, total);
         }
+        if (own == 0) {
+            arrive(&signals().used[Q]);
+            arrive(&signals().noted);
+        }
+        await(K, turn);
         scale_rows(sums, factor);
         hold(same);
         hold(sums);
@@ -202,10 +214,7 @@ struct Asked : Maker {
         hold(same);
         hold(earlier);
         hold(sums);
-        if (own == 0) {
-            arrive(&signals().noted);
-            arrive(&signals().used);
-        }
+        if (own == 0) arrive(&signals().used[K]);
         if (args.dq.data) store(sums, span, args.dq, own, args.walk.values);
     }
     __device__ __forceinline__ void run(const Span &span, int turn)

@@ -34,7 +34,6 @@ template <class Kind> __device__ __forceinline__ void make(Kind &maker, int64_t 
         maker.forget_places();
         const Span span(maker.args, index);
         if (turn > 0) barrier_wait(&maker.signals().taken, (turn - 1) & 1);
-        barrier_wait(&maker.signals().full, turn & 1);
         maker.run(span, turn);
         maker.judge(span);
     }
@@ -46,10 +45,11 @@ __device__ __forceinline__ void run_block(const rl_spans_args &args, char *share
     const int group = __shfl_sync(ALL, (int)threadIdx.x / THREADS, 0);
     if (threadIdx.x == 0) {
         attention_spans::Signals &signals = attention_spans::Ground(args, shared).signals();
-        barrier_init(&signals.full, 1);
-        barrier_init(&signals.full_states, 1);
-        barrier_init(&signals.used, WARPS_OF_MAKERS + CLERKS);
-        barrier_init(&signals.used_states, WARPS_OF_MAKERS + CLERKS);
+        for (int which = 0; which < TENSORS; which++) {
+            const int makers = which == S ? WALK_WARPS : which == G ? 2 * WALK_WARPS : WARPS_OF_MAKERS;
+            barrier_init(&signals.full[which], 1);
+            barrier_init(&signals.used[which], makers + CLERKS);
+        }
         barrier_init(&signals.noted, WARPS_OF_MAKERS + CLERKS);
         barrier_init(&signals.taken, 1);
         barrier_publish();
