@@ -8,9 +8,9 @@ namespace attention_spans
 {
 
 /*
- * Sums of N over the thread's rows j, as its columns s come by from the last to the first.  `columns` are over the
- * rows whose block of steps lies before the column's; `later` over those likewise, and all columns behind the block;
- * `own` is the rows' own block: over j < t <= s, with what j has behind the block.
+ * Sums of N over the thread's rows j, as its columns s come by from the last to the first.  `columns` are over
+ * columns of other warps' steps; `later` likewise, over all columns behind the block; `own` is the warp's own two
+ * blocks of steps: over j < t <= s, with what j has behind them.
  */
 struct Pairs {
     Columns columns;
@@ -31,24 +31,23 @@ struct Pairs {
         later[block] += behind[upper];
         behind[upper] += even + odd;
     }
-    __device__ __forceinline__ void take_own(float even, float odd, int upper, int row, int pair)
+    /* Sums from each of the two columns on, with what is behind their block. */
+    __device__ __forceinline__ float2 since(float even, float odd, int upper, int pair)
     {
-        float since = even + odd; /* over this pair of columns and those behind it */
-        float other = __shfl_down_sync(ALL, since, 1, 4);
-        if (pair < 3) since += other;
-        other = __shfl_down_sync(ALL, since, 2, 4);
-        if (pair < 2) since += other;
-        float all = behind[upper];
+        float sum = even + odd, all = behind[upper];
+        float other = __shfl_down_sync(ALL, sum, 1, 4);
+        if (pair < 3) sum += other;
+        other = __shfl_down_sync(ALL, sum, 2, 4);
+        if (pair < 2) sum += other;
         all += __shfl_xor_sync(ALL, all, 1);
         all += __shfl_xor_sync(ALL, all, 2);
-        const int column = 2 * pair;
-        own[upper][0] = row < column ? all + since : 0;
-        own[upper][1] = row < column + 1 ? all + (since - even) : 0;
         behind[upper] += even + odd;
+        return {all + sum, all + (sum - even)};
     }
 };
 
-struct Given : Maker {
+/* BETAS: dbeta is wanted. */
+template <bool BETAS> struct Given : Maker {
     __device__ Given(const rl_spans_args &args, char *shared, int group) : Maker(args, shared, group)
     {
     }
@@ -82,66 +81,131 @@ struct Given : Maker {
         const float total[2] = {over_row(pairs.behind[0]), over_row(pairs.behind[1])};
         note_rows(notes().rows, total);
     }
-    /* Both kinds of products of the rows' steps with those of a chunk, later ones or of the same, with their weights;
-     * `whole` gets the thread's share of the sums over N by rows, without beta. */
-    __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4],
-                                              float (&whole)[2], int turn, int own, int later) const
-    {
-        const Decays &here = decays(turn, own), &to = decays(turn, later);
-        const bool is_same = own == later, gates = wants_gates(), betas = args.dbeta.data;
+
+    /* The products of the rows' steps with later ones, by way of two neighbours of a row: times their weights. */
+    struct Mixer {
+        float over[2], beta[2]; /* of the rows: without what comes behind them; beta only where it is kept apart */
+        float whole[2];         /* the thread's share of the sums over N by rows, without beta */
         Pairs pairs;
-        float A[32], M[32], over[2], beta[2];
+
+        __device__ __forceinline__ float2 mix(uint32_t &key, uint32_t &value, float a, float a_next, float m,
+                                              float m_next, float2 decay, int upper)
+        {
+            if constexpr (BETAS) {
+                whole[upper] += fmaf(a * m, decay.x, a_next * m_next * decay.y);
+                decay.x *= beta[upper], decay.y *= beta[upper];
+            }
+            const float first = m * decay.x, second = m_next * decay.y;
+            key = pack_bfloats(a * decay.x, a_next * decay.y);
+            value = pack_bfloats(first, second);
+            return {first * a, second * a_next};
+        }
+    };
+    /* The warp's eight numbers of its own 16 steps. */
+    __device__ __forceinline__ void pick(float (&to)[8], const float (&from)[32]) const
+    {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            to[i] = from[i];
+#pragma unroll
+            for (int w = 1; w < WALK_WARPS; w++)
+                if (warp() == w) to[i] = from[8 * w + i];
+        }
+    }
+    /* The warp's own two blocks of steps, of which the second also follows on the first. */
+    __device__ __forceinline__ void mix_own(uint32_t (&key)[4], uint32_t (&value)[4], Mixer &mixer,
+                                            const float (&A)[32], const float (&M)[32], const Decays &d) const
+    {
+        const int first = warp() * 2;
+        float a[8], m[8];
         float2 near[2];
+        pick(a, A);
+        pick(m, M);
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) {
+            const float factor = BETAS ? args.scale : args.scale * d.factor[row(upper)];
+            near[upper] = *(const float2 *)&d.within[first + upper][row(upper) % BLOCK][pair() * 2];
+            near[upper].x *= factor, near[upper].y *= factor;
+        }
+        const float2 until = ((const float2 *)d.until)[(first + 1) * 4 + pair()];
+        const float passed = mixer.over[0] * d.between[first][first + 1];
+        const float2 across =
+            mixer.mix(key[2], value[2], a[4], a[5], m[4], m[5], float2{passed * until.x, passed * until.y}, 0);
+        const float2 lower = mixer.mix(key[3], value[3], a[6], a[7], m[6], m[7], near[1], 1);
+        const float2 upper = mixer.mix(key[0], value[0], a[0], a[1], m[0], m[1], near[0], 0);
+        key[1] = value[1] = 0;
+        if (!wants_gates()) return;
+        const int step = row(0) % BLOCK, column = 2 * pair();
+        const float2 all = mixer.pairs.since(across.x, across.y, 0, pair());
+        const float2 second = mixer.pairs.since(lower.x, lower.y, 1, pair());
+        const float2 one = mixer.pairs.since(upper.x, upper.y, 0, pair());
+        mixer.pairs.own[0][0] = step < column ? one.x : 0;
+        mixer.pairs.own[0][1] = step < column + 1 ? one.y : 0;
+        mixer.pairs.own[1][0] = all.x + (step < column ? second.x : 0);
+        mixer.pairs.own[1][1] = all.y + (step < column + 1 ? second.y : 0);
+    }
+    /* Both kinds of products of the rows' steps with those of their own chunk, or of the second, with their weights.
+     */
+    template <bool SAME>
+    __device__ __forceinline__ void mix_later(uint32_t (&keys)[TURNS][4], uint32_t (&values)[TURNS][4],
+                                              float (&whole)[2], int turn, int own) const
+    {
+        const int later = SAME ? own : 1;
+        const Decays &here = decays(turn, own), &to = decays(turn, later);
+        const bool gates = wants_gates();
+        Mixer mixer;
+        float A[32], M[32];
         await(K, turn);
         await(Q, turn);
         multiply_steps(A, K, own, Q, later);
         await(V, turn);
         await(DY, turn);
         multiply_steps(M, V, own, DY, later);
-        pairs.clear();
+        mixer.pairs.clear();
 #pragma unroll
         for (int upper = 0; upper < 2; upper++) {
-            const int step = row(upper), block = step / BLOCK;
-            near[upper] = *(const float2 *)&here.within[block][step % BLOCK][pair() * 2];
-            near[upper].x *= args.scale, near[upper].y *= args.scale;
-            over[upper] = here.weight[step] * (is_same ? 1 : here.behind[block]) * args.scale;
-            beta[upper] = here.factor[step];
+            const int step = row(upper);
+            const float beta = here.factor[step];
+            mixer.over[upper] =
+                here.weight[step] * (SAME ? 1 : here.behind[step / BLOCK]) * args.scale * (BETAS ? 1 : beta);
+            mixer.beta[upper] = beta;
+            mixer.whole[upper] = whole[upper];
         }
         products_wait<0>();
         hold(A);
         hold(M);
 #pragma unroll
-        for (int block = BLOCKS - 1; block >= 0; block--) {
-            uint32_t *const key = keys[block / 2] + block % 2 * 2, *const value = values[block / 2] + block % 2 * 2;
-            key[0] = key[1] = value[0] = value[1] = 0;
-            if (is_same && block < warp() * 2) continue;
-            const float2 until = ((const float2 *)to.until)[block * 4 + pair()];
+        for (int part = TURNS - 1; part >= 0; part--) {
 #pragma unroll
-            for (int upper = 0; upper < 2; upper++) {
-                const int early = warp() * 2 + upper, at = block * 4 + upper * 2;
-                const bool is_own = is_same && block == early;
-                if (is_same && block < early) continue;
-                const float passed = over[upper] * (is_same ? here.between[early][block] : to.before[block]);
-                float2 decay = {passed * until.x, passed * until.y};
-                if (is_own) decay = near[upper];
-                if (betas) whole[upper] += fmaf(A[at] * M[at], decay.x, A[at + 1] * M[at + 1] * decay.y);
-                decay.x *= beta[upper], decay.y *= beta[upper];
-                const float first = M[at] * decay.x, second = M[at + 1] * decay.y;
-                key[upper] = pack_bfloats(A[at] * decay.x, A[at + 1] * decay.y);
-                value[upper] = pack_bfloats(first, second);
-                if (!gates) continue;
-                const float even = first * A[at], odd = second * A[at + 1];
-                if (is_own)
-                    pairs.take_own(even, odd, upper, row(upper) % BLOCK, pair());
-                else
-                    pairs.take(even, odd, block, upper);
+            for (int k = 0; k < 4; k++) keys[part][k] = values[part][k] = 0;
+            if (SAME && part <= warp()) continue;
+#pragma unroll
+            for (int k = 3; k >= 0; k--) { /* the later block first */
+                const int block = part * 2 + k / 2, upper = k % 2, at = block * 4 + upper * 2;
+                const float2 until = ((const float2 *)to.until)[block * 4 + pair()];
+                const float passed =
+                    mixer.over[upper] * (SAME ? here.between[warp() * 2 + upper][block] : to.before[block]);
+                const float2 n = mixer.mix(keys[part][k], values[part][k], A[at], A[at + 1], M[at], M[at + 1],
+                                           float2{passed * until.x, passed * until.y}, upper);
+                if (gates) mixer.pairs.take(n.x, n.y, block, upper);
             }
         }
+        if constexpr (SAME) {
+            uint32_t key[4], value[4];
+            mix_own(key, value, mixer, A, M, here);
+#pragma unroll
+            for (int part = 0; part < TURNS; part++)
+#pragma unroll
+                for (int k = 0; k < 4; k++)
+                    if (part == warp()) keys[part][k] = key[k], values[part][k] = value[k];
+        }
+#pragma unroll
+        for (int upper = 0; upper < 2; upper++) whole[upper] = mixer.whole[upper];
         if (!gates) return;
-        if (is_same)
-            note_pairs(pairs);
+        if constexpr (SAME)
+            note_pairs(mixer.pairs);
         else
-            note_crossing(pairs);
+            note_crossing(mixer.pairs);
     }
 
     /* w of the rows, and dbeta; `passed` is what comes between the chunk's end and G. */
@@ -156,7 +220,7 @@ struct Given : Maker {
         for (int upper = 0; upper < 2; upper++) {
             const int step = row(upper), at = own * STEPS + step;
             weighed[upper] = total[upper] * factor[upper];
-            if (!args.dbeta.data) continue;
+            if constexpr (!BETAS) continue;
             const float to_end = d.weight[step] * d.behind[step / BLOCK] * passed;
             const float dbeta = fmaf(total[upper], to_end, over_row(whole[upper]));
             if (pair() > 0 || at >= span.steps) continue;
@@ -166,27 +230,27 @@ struct Given : Maker {
         note_rows(notes().given + own * STEPS, weighed);
     }
     /* sums += the mixed steps of its own chunk, and of the second. */
-    __device__ __forceinline__ void add_all_mixed(float (&sums)[64], uint32_t (&mix)[RL_SPANS_CHUNKS][TURNS][4],
-                                                  int right, int own) const
+    __device__ __forceinline__ void add_all_mixed(float (&sums)[64], uint32_t (&same)[TURNS][4],
+                                                  uint32_t (&crossing)[TURNS][4], int right, int own) const
     {
-        hold(mix[1]);
-        hold(mix[0]);
+        hold(same);
+        hold(crossing);
         hold(sums);
-        if (own == 0) add_mixed(sums, mix[0], right, 0);
-        add_mixed(sums, mix[1], right, 1);
+        add_mixed(sums, same, right, own);
+        if (own == 0) add_mixed(sums, crossing, right, 1);
         products_wait<0>();
-        hold(mix[1]);
-        hold(mix[0]);
+        hold(same);
+        hold(crossing);
         hold(sums);
     }
     __device__ __forceinline__ void run(const Span &span, int turn)
     {
         const int own = group;
         const Decays &d = decays(turn, own);
-        uint32_t keys[RL_SPANS_CHUNKS][TURNS][4], values[RL_SPANS_CHUNKS][TURNS][4];
+        uint32_t keys[2][TURNS][4], values[2][TURNS][4]; /* with its own chunk, and with the second */
         float sums[64], whole[2] = {0, 0}, factor[2];
-        mix_later(keys[1], values[1], whole, turn, own, 1);
-        if (own == 0) mix_later(keys[0], values[0], whole, turn, own, 0);
+        if (own == 0) mix_later<false>(keys[1], values[1], whole, turn, own);
+        mix_later<true>(keys[0], values[0], whole, turn, own);
         await(G, turn);
         read_state<true>(sums, V, own, G);
         const float passed = (span.is_last ? 1 : *next_gate(turn)) * (own == 0 ? decays(turn, 1).carry : 1);
@@ -196,10 +260,10 @@ struct Given : Maker {
         products_wait<0>();
         hold(sums);
         arrive(&signals().used[V]);
-        if (wants_gates() || args.dbeta.data) note_given(sums, whole, factor, passed, span, turn, own);
+        if (BETAS || wants_gates()) note_given(sums, whole, factor, passed, span, turn, own);
         arrive(&signals().noted);
         scale_rows(sums, factor);
-        add_all_mixed(sums, values, Q, own);
+        add_all_mixed(sums, values[0], values[1], Q, own);
         arrive(&signals().used[Q]);
         if (args.dk.data) store(sums, span, args.dk, own, args.walk.values);
         read_state<false>(sums, K, own, G);
@@ -208,7 +272,7 @@ struct Given : Maker {
         arrive(&signals().used[G]);
         arrive(&signals().used[K]);
         scale_rows(sums, factor);
-        add_all_mixed(sums, keys, DY, own);
+        add_all_mixed(sums, keys[0], keys[1], DY, own);
         arrive(&signals().used[DY]);
         if (args.dv.data) store(sums, span, args.dv, own, args.walk.keys);
     }

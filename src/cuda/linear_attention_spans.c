@@ -52,7 +52,7 @@ static rill_status launch_spans(rill_context *context, const rl_linear_attention
         .has_state = p->S_init.data,
     };
     void *arguments[] = {&args};
-    return rl_cuda_launch_early(context, rl_spans_kernel(), rl_least(places, rl_cuda_state_of(context)->sms), 1,
+    return rl_cuda_launch_early(context, rl_spans_kernel(p->dbeta.data), rl_least(places, rl_cuda_state_of(context)->sms), 1,
                                 rl_spans_threads(), rl_spans_shared(), arguments,
                                 "linear_attention_backward: launch of gradients");
 }
@@ -81,5 +81,8 @@ rill_status rl_cuda_attention_spans(rill_context *context, const rl_linear_atten
 
 cudaError_t rl_cuda_prepare_attention_spans(rl_cuda_state *state)
 {
-    return state->multiplies ? rl_cuda_allow(state, rl_spans_kernel(), rl_spans_shared()) : cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    for (int betas = 0; betas < 2 && state->multiplies && error == cudaSuccess; betas++)
+        error = rl_cuda_allow(state, rl_spans_kernel(betas), rl_spans_shared());
+    return error;
 }

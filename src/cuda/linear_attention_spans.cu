@@ -39,7 +39,7 @@ template <class Kind> __device__ __forceinline__ void make(Kind &maker, int64_t 
     }
 }
 
-__device__ __forceinline__ void run_block(const rl_spans_args &args, char *shared)
+template <bool BETAS> __device__ __forceinline__ void run_block(const rl_spans_args &args, char *shared)
 {
     const int64_t total = args.walk.sequences * args.walk.heads * args.spans;
     const int group = __shfl_sync(ALL, (int)threadIdx.x / THREADS, 0);
@@ -68,25 +68,26 @@ __device__ __forceinline__ void run_block(const rl_spans_args &args, char *share
         make(maker, total);
     } else {
         registers_raise<MAKER_REGISTERS>();
-        Given maker(args, shared, group);
+        Given<BETAS> maker(args, shared, group);
         make(maker, total);
     }
 }
 
+template <bool BETAS>
 __global__ void __launch_bounds__(BLOCK_THREADS, 1) spans_kernel(const __grid_constant__ rl_spans_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         let_later_start();
         await_earlier();
-        run_block(args, (char *)dynamic_shared);
+        run_block<BETAS>(args, (char *)dynamic_shared);
     }
 }
 
 } // namespace
 
-const void *rl_spans_kernel(void)
+const void *rl_spans_kernel(bool betas)
 {
-    return kernel_address<spans_kernel>();
+    return betas ? kernel_address<spans_kernel<true>>() : kernel_address<spans_kernel<false>>();
 }
 
 size_t rl_spans_shared(void)

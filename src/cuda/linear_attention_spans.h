@@ -29,8 +29,8 @@ typedef struct rl_spans_args {
     bool has_state; /* S_init is given */
 } rl_spans_args;
 
-/* Takes an rl_spans_args, and any number of blocks: each goes from span to span. */
-const void *rl_spans_kernel(void);
+/* Takes an rl_spans_args, and any number of blocks: each goes from span to span.  `betas`: dbeta is wanted. */
+const void *rl_spans_kernel(bool betas);
 size_t rl_spans_shared(void);
 int rl_spans_threads(void);
 
