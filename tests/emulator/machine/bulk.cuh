@@ -65,6 +65,10 @@ template <int later> inline void stores_wait()
 {
     emulator::wait_for_stores(later);
 }
+inline void stores_finish()
+{
+    emulator::wait_for_stores(0);
+}
 inline void shared_publish()
 {
 }
