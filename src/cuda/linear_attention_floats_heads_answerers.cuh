@@ -1,0 +1,256 @@
+/* The warpgroup of a head's block that has the answer. */
+#ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_ANSWERERS_CUH
+#define RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_ANSWERERS_CUH
+
+#include "linear_attention_floats_heads_pairs.cuh"
+
+namespace attention_heads
+{
+
+/* The warpgroup that has the answer. */
+template <int WHAT> struct Answerers : Head<WHAT> {
+    typedef Head<WHAT> Base;
+    using Base::args;
+    using Base::chunks;
+    using Base::lane;
+    using Base::shared;
+    using Base::signals;
+    using Base::stage;
+    using Base::thread;
+    typedef typename Base::Room Room;
+    const int warp;
+    bool special, all;
+
+    __device__ Answerers(const rl_heads_args &all, char *shared, int walk, int lane, int thread)
+        : Base(all, shared, walk, lane, thread), warp(same(thread / 32)), special(false), all(false)
+    {
+    }
+    __device__ __forceinline__ int row(int half) const
+    {
+        return warp * STRIP + group_of_lane() + half * 8;
+    }
+    /* A tile's rows, COUNT eights of lanes; what is not finite becomes 0. */
+    template <int COUNT> __device__ __forceinline__ void load_rows(Operand<COUNT> &a, char *from)
+    {
+        const int own = thread % 32, at = warp * STRIP + own % 16;
+        uint32_t raw[COUNT][4];
+        float finite = 0;
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) {
+            matrices_load<4, false>(raw[n], piece_at(from + n / 4 * PANEL, at, n % 4 * 2 + own / 16));
+#pragma unroll
+            for (int i = 0; i < 4; i++) finite = fmaf(__uint_as_float(raw[n][i]), 0.0f, finite);
+        }
+        if (__any_sync(ALL, finite != 0)) {
+            special = true;
+#pragma unroll
+            for (int n = 0; n < COUNT; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (!is_finite(__uint_as_float(raw[n][i]))) raw[n][i] = 0;
+        }
+#pragma unroll
+        for (int n = 0; n < COUNT; n++)
+            a.set(n, __uint_as_float(raw[n][0]), __uint_as_float(raw[n][1]), __uint_as_float(raw[n][2]),
+                  __uint_as_float(raw[n][3]));
+    }
+    /* P with its decays. */
+    __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Decays &d) const
+    {
+        const float number = (float)args.in.scale;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int own = 2 * warp + half;
+            const float mine = Base::LATER ? d.after[row(half)] * number : d.until[row(half)];
+#pragma unroll
+            for (int n = 0; n < EIGHTS; n++) {
+                float &first = P[n * 4 + half * 2], &second = P[n * 4 + half * 2 + 1];
+                const int at = n * 8 + 2 * pair_of_lane();
+                if (n == own) {
+                    const float(*const within)[BLOCK] = d.within[n];
+                    const int column = 2 * pair_of_lane(), step = group_of_lane();
+                    if (Base::LATER) {
+                        const float2 decay = *(const float2 *)&within[step][column];
+                        first *= decay.x * number;
+                        second *= decay.y * number;
+                    } else {
+                        first *= within[column][step] * d.beta[at];
+                        second *= within[column + 1][step] * d.beta[at + 1];
+                    }
+                } else if (Base::LATER ? n > own : n < own) {
+                    const float2 worth = *(const float2 *)((Base::LATER ? d.until : d.worth) + at);
+                    const float between = mine * (Base::LATER ? d.between[own][n] : d.between[n][own]);
+                    first *= between * worth.x;
+                    second *= between * worth.y;
+                } else {
+                    first = second = 0;
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void store(const float (&Y)[LANES / 2], int turn) const
+    {
+        const Side to = this->output();
+        if (!to.view.data) return;
+        const int64_t base = this->span().at(to.view, to.head, this->first(turn));
+        const int steps = this->steps(turn), first = lane + 2 * pair_of_lane();
+        if (to.wide && lane + LANES <= to.lanes && steps == STEPS) {
+            float *const at = (float *)to.view.data + base + row(0) * to.view.step + first;
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+#pragma unroll
+                for (int n = 0; n < LANES / 8; n++)
+                    *(float2 *)(at + half * 8 * to.view.step + n * 8) =
+                        float2{Y[n * 4 + half * 2], Y[n * 4 + half * 2 + 1]};
+            return;
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int n = 0; n < LANES / 8; n++)
+                if (row(half) < steps)
+                    store_lanes({Y[n * 4 + half * 2], Y[n * 4 + half * 2 + 1]}, to.view, to.wide,
+                                base + row(half) * to.view.step + (first + n * 8) * to.view.lane,
+                                to.lanes - (first + n * 8));
+    }
+    __device__ __forceinline__ void judge(const Operand<> &a, int turn)
+    {
+        if (!this->record(turn).fades) return;
+#pragma unroll
+        for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                all = all || is_large(__uint_as_float(a.big[n][i] & 0xffffe000u), MODERATE_INPUT);
+    }
+    /* Each row's product with its row of the further tile. */
+    __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&Y)[LANES / 2], int turn)
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            total[half] = 0;
+#pragma unroll
+            for (int n = 0; n < LANES / 8; n++) {
+                const char *const at = piece_at(stage(turn) + Room::E, row(half), n * 2 + pair_of_lane() / 2);
+                float2 own = ((const float2 *)at)[pair_of_lane() % 2];
+                clean(own.x), clean(own.y);
+                total[half] = fmaf(Y[n * 4 + half * 2], own.x, total[half]);
+                total[half] = fmaf(Y[n * 4 + half * 2 + 1], own.y, total[half]);
+            }
+            total[half] += __shfl_xor_sync(ALL, total[half], 1);
+            total[half] += __shfl_xor_sync(ALL, total[half], 2);
+        }
+    }
+    /* u, or w: of the answer that comes of the state alone. */
+    __device__ __forceinline__ void dot_state(const float (&Y)[LANES / 2], const Decays &d, int turn)
+    {
+        float total[2];
+        dot_rows(total, Y, turn);
+        if (pair_of_lane() > 0) return;
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            if constexpr (WHAT == RL_HEADS_DQ)
+                args.read[this->place(turn) * STEPS + row(half)] =
+                    total[half] * d.from_begin[row(half)] * (float)args.in.scale;
+            else if constexpr (WHAT == RL_HEADS_DK)
+                this->sums(turn).given[row(half)] = total[half] * (d.to_end[row(half)] * d.beta[row(half)]);
+    }
+    /* dbeta of the block's lanes; Y not yet times beta. */
+    __device__ __forceinline__ void dot_answer(const float (&Y)[LANES / 2], int turn)
+    {
+        float total[2];
+        dot_rows(total, Y, turn);
+        if (pair_of_lane() > 0) return;
+#pragma unroll
+        for (int half = 0; half < 2; half++) args.worth[this->place(turn) * STEPS + row(half)] = total[half];
+    }
+    /* N: P with k q over the block's lanes, which are both in shared memory as they lie. */
+    __device__ __forceinline__ void add_pairs(const float (&P)[WIDE / 2], const Decays &d, int turn)
+    {
+        float N[WIDE / 2];
+        {
+            Operand<LANES / 8> a;
+            load_rows(a, stage(turn) + Room::E);
+            multiply<WIDE>(N, a, stage(turn) + Room::C, shared + Room::C_PLAIN);
+            products_wait<0>();
+            a.stay();
+            hold(N);
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const float beta = d.beta[row(half)];
+#pragma unroll
+            for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++) N[n * 4 + half * 2 + e] *= P[n * 4 + half * 2 + e] * beta;
+        }
+        sum_pairs(N, this->sums(turn), warp);
+    }
+    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Decays &d, int turn)
+    {
+        float finite = 0;
+#pragma unroll
+        for (int i = 0; i < LANES / 2; i++)
+            Y[i] = fmaf(Y[i], (Base::LATER ? d.to_end : d.from_begin)[row(i / 2 % 2)], Z[i]);
+        if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, turn);
+#pragma unroll
+        for (int i = 0; i < LANES / 2; i++) {
+            Y[i] *= Base::LATER ? d.beta[row(i / 2 % 2)] : (float)args.in.scale;
+            finite = fmaf(Y[i], 0.0f, finite);
+        }
+        all = all || finite != 0;
+    }
+    __device__ __forceinline__ void run()
+    {
+#pragma unroll 1
+        for (int turn = 0; turn < chunks; turn++) {
+            const uint32_t phase = (uint32_t)turn & 1;
+            const Decays &d = this->decays(turn);
+            float P[WIDE / 2], Y[LANES / 2], Z[LANES / 2];
+            {
+                Operand<> a;
+                this->await_stage(turn);
+                load_rows(a, stage(turn));
+                barrier_wait(&signals().split, phase);
+                multiply<WIDE>(P, a, stage(turn) + Room::B, shared + Room::B_SMALL);
+                barrier_wait(&signals().state, phase);
+                multiply<LANES>(Y, a, shared + Room::S_BIG, shared + Room::S_SMALL);
+                products_wait<1>();
+                hold(P);
+                this->arrive(signals().asked);
+                weigh(P, d);
+                products_wait<0>();
+                a.stay();
+                hold(Y);
+                this->arrive(signals().read);
+                judge(a, turn);
+            }
+            if (WHAT == RL_HEADS_DQ && this->wants_gates()) dot_state(Y, d, turn);
+            if constexpr (WHAT == RL_HEADS_DK)
+                if (this->wants_gates()) {
+                    this->await_sums(turn);
+                    dot_state(Y, d, turn);
+                    barrier_wait(&signals().turned, phase);
+                    add_pairs(P, d, turn);
+                    this->arrive(signals().summed);
+                }
+            {
+                Operand<> a;
+#pragma unroll
+                for (int n = 0; n < EIGHTS; n++) a.set(n, P[n * 4], P[n * 4 + 2], P[n * 4 + 1], P[n * 4 + 3]);
+                barrier_wait(&signals().turned, phase);
+                multiply<LANES>(Z, a, shared + Room::C_BIG, shared + Room::C_SMALL);
+                products_wait<0>();
+                a.stay();
+                hold(Z);
+            }
+            this->arrive(signals().answered);
+            finish(Y, Z, d, turn);
+            this->arrive(signals().empty[turn % STAGES]);
+            store(Y, turn);
+        }
+    }
+};
+
+} // namespace attention_heads
+
+#endif
