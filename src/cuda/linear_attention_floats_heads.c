@@ -114,8 +114,7 @@ static rill_status launch_gates(rill_context *context, rl_heads_args *whole)
 {
     void *arguments[] = {whole};
     return rl_cuda_launch_early(context, rl_heads_gates_kernel(), whole->all.in.sequences * whole->all.in.heads, 1,
-                                RL_HEADS_GATES_THREADS, 0, arguments,
-                                "linear_attention_backward: launch of gates");
+                                RL_HEADS_GATES_THREADS, 0, arguments, "linear_attention_backward: launch of gates");
 }
 
 rill_status rl_heads_run_back(rill_context *context, rl_heads_args *whole)

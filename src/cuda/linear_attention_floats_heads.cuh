@@ -46,10 +46,10 @@ struct alignas(16) Record {
 
 /* By what they tell; each has one phase a chunk, or a round of stages. */
 struct Signals {
-    uint64_t full[STAGES], empty[STAGES];     /* tiles have come; all of them was used */
-    uint64_t split, turned, state;            /* b's second part is made; c; the state of a chunk */
-    uint64_t asked, answered, read;           /* they were used: b's, c, the state */
-    uint64_t summed, taken[2];                /* sums for the gates are there; they were taken */
+    uint64_t full[STAGES], empty[STAGES]; /* tiles have come; all of them was used */
+    uint64_t split, turned, state;        /* b's second part is made; c; the state of a chunk */
+    uint64_t asked, answered, read;       /* they were used: b's, c, the state */
+    uint64_t summed, taken[2];            /* sums for the gates are there; they were taken */
 };
 
 /* What all of a warp have, so that the compiler knows it. */
@@ -125,14 +125,16 @@ __device__ __forceinline__ void multiply(float (&sum)[N / 2], const Operand<COUN
     for (int n = 0; n < COUNT; n++)
         product_of_registers<TF32, N, false>(sum, a.small[n], eight_of(first, n, EACH), n > 0);
 #pragma unroll
-    for (int n = 0; n < COUNT; n++) product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(second, n, EACH), true);
+    for (int n = 0; n < COUNT; n++)
+        product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(second, n, EACH), true);
 #pragma unroll
-    for (int n = 0; n < COUNT; n++) product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(first, n, EACH), true);
+    for (int n = 0; n < COUNT; n++)
+        product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(first, n, EACH), true);
     products_commit();
 }
 
 /* Sums over N (linear_attention_floats_back.cuh), and what else the gates' gradients of a chunk are made of. */
-struct Sums {
+struct alignas(16) Sums {
     float columns[4][STEPS];      /* by warp: of its rows in the blocks before the column's */
     float rows[STEPS];            /* of the columns in the blocks behind the row's */
     float own[STEPS];             /* of pairs in the step's own block */

@@ -23,10 +23,11 @@ extern "C" {
 
 enum { RL_HEADS_Y, RL_HEADS_DQ, RL_HEADS_DV, RL_HEADS_DK };
 enum { RL_HEADS_Q, RL_HEADS_K, RL_HEADS_V, RL_HEADS_TO_Y, RL_HEADS_SIDES };
-enum { RL_HEADS_THREADS = 384, RL_HEADS_LANES = 32, RL_HEADS_GATES_THREADS = 512 };
+enum { RL_HEADS_THREADS = 512, RL_HEADS_LANES = 32, RL_HEADS_GATES_THREADS = 512 };
 
 typedef struct rl_heads_args {
-    CUtensorMap tiles[RL_HEADS_SIDES]; /* [sequences, heads, steps, lanes], RL_HEADS_LANES lanes of a chunk swizzled */
+    CUtensorMap
+        tiles[RL_HEADS_SIDES]; /* [sequences, heads, steps, lanes], RL_HEADS_LANES lanes of a chunk swizzled */
     rl_floats_args all;
 } rl_heads_args;
 
@@ -45,9 +46,9 @@ const void *rl_heads_records_kernel(void);
 size_t rl_heads_record(void);
 
 /*
- * A block for each RL_HEADS_LANES lanes of what it makes of each of [sequences, heads], lanes first; that is its place
- * in marks.parts from `part` of each head on.  With dgate, that of dq comes before that of dk, and with dgate or dbeta
- * the gates' comes last, a block a head, which has a head's last mark.
+ * A block for each RL_HEADS_LANES lanes of what it makes of each of [sequences, heads], lanes first; that is its
+ * place in marks.parts from `part` of each head on.  With dgate, that of dq comes before that of dk, and with dgate
+ * or dbeta the gates' comes last, a block a head, which has a head's last mark.
  */
 const void *rl_heads_kernel(void);
 size_t rl_heads_shared(void);

@@ -185,7 +185,8 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
         sum_pairs(N, this->sums(turn), warp);
     }
-    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Decays &d, int turn)
+    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Decays &d,
+                                           int turn)
     {
         float finite = 0;
 #pragma unroll
@@ -199,21 +200,44 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
         all = all || finite != 0;
     }
-    __device__ __forceinline__ void run()
+    /* P of a chunk, under way. */
+    __device__ __forceinline__ void ask(float (&P)[WIDE / 2], Operand<> &a, int turn)
+    {
+        this->await_stage(turn);
+        load_rows(a, stage(turn));
+        barrier_wait(&signals().split, (uint32_t)turn & 1);
+        multiply<WIDE>(P, a, stage(turn) + Room::B, shared + Room::B_SMALL);
+    }
+    __device__ __forceinline__ void read_state(float (&Y)[LANES / 2], const Operand<> &a, int turn)
+    {
+        barrier_wait(&signals().state, (uint32_t)turn & 1);
+        multiply<LANES>(Y, a, shared + Room::S_BIG, shared + Room::S_SMALL);
+    }
+    /* What the gates' gradients need of P, weighed, and of the answer that comes of the state alone. */
+    __device__ __forceinline__ void leave_sums(const float (&P)[WIDE / 2], const float (&Y)[LANES / 2], int turn)
+    {
+        if (!this->wants_gates()) return;
+        const Decays &d = this->decays(turn);
+        if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, d, turn);
+        if constexpr (WHAT == RL_HEADS_DK) {
+            this->await_sums(turn);
+            dot_state(Y, d, turn);
+            barrier_wait(&signals().turned, (uint32_t)turn & 1);
+            add_pairs(P, d, turn);
+            this->arrive(signals().summed);
+        }
+    }
+    /* Every second chunk: the other group has those between. */
+    __device__ __forceinline__ void run(int first)
     {
 #pragma unroll 1
-        for (int turn = 0; turn < chunks; turn++) {
-            const uint32_t phase = (uint32_t)turn & 1;
+        for (int turn = first; turn < chunks; turn += 2) {
             const Decays &d = this->decays(turn);
             float P[WIDE / 2], Y[LANES / 2], Z[LANES / 2];
             {
                 Operand<> a;
-                this->await_stage(turn);
-                load_rows(a, stage(turn));
-                barrier_wait(&signals().split, phase);
-                multiply<WIDE>(P, a, stage(turn) + Room::B, shared + Room::B_SMALL);
-                barrier_wait(&signals().state, phase);
-                multiply<LANES>(Y, a, shared + Room::S_BIG, shared + Room::S_SMALL);
+                ask(P, a, turn);
+                read_state(Y, a, turn);
                 products_wait<1>();
                 hold(P);
                 this->arrive(signals().asked);
@@ -224,20 +248,12 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 this->arrive(signals().read);
                 judge(a, turn);
             }
-            if (WHAT == RL_HEADS_DQ && this->wants_gates()) dot_state(Y, d, turn);
-            if constexpr (WHAT == RL_HEADS_DK)
-                if (this->wants_gates()) {
-                    this->await_sums(turn);
-                    dot_state(Y, d, turn);
-                    barrier_wait(&signals().turned, phase);
-                    add_pairs(P, d, turn);
-                    this->arrive(signals().summed);
-                }
+            leave_sums(P, Y, turn);
             {
                 Operand<> a;
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++) a.set(n, P[n * 4], P[n * 4 + 2], P[n * 4 + 1], P[n * 4 + 3]);
-                barrier_wait(&signals().turned, phase);
+                barrier_wait(&signals().turned, (uint32_t)turn & 1);
                 multiply<LANES>(Z, a, shared + Room::C_BIG, shared + Room::C_SMALL);
                 products_wait<0>();
                 a.stay();

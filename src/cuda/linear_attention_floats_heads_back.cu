@@ -38,7 +38,8 @@ __global__ void __launch_bounds__(RL_HEADS_GATES_THREADS) gates_kernel(const __g
                             : flow);
     }
     all = __syncthreads_or(all);
-    if (threadIdx.x == 0) args.marks.parts[(int64_t)walk * args.marks.each + args.marks.each - 1] = all ? RL_ATTENTION_ALL : 0;
+    if (threadIdx.x == 0)
+        args.marks.parts[(int64_t)walk * args.marks.each + args.marks.each - 1] = all ? RL_ATTENTION_ALL : 0;
 }
 
 } // namespace attention_heads

@@ -11,7 +11,7 @@
 namespace attention_heads
 {
 
-constexpr int ANSWERER = 224, KEEPER = 208, MOVER = 3 * 168 - ANSWERER - KEEPER; /* registers of their threads */
+constexpr int ANSWERER = 160, KEEPER = 152, MOVER = 4 * 128 - 2 * ANSWERER - KEEPER; /* registers of their threads */
 
 template <int WHAT>
 __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid_constant__ rl_heads_args whole)
@@ -38,14 +38,14 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         __syncthreads(); /* the signals are there */
         await_earlier();
         bool special = false, all = false;
-        if (group == 0) {
+        if (group < 2) {
             registers_raise<ANSWERER>();
-            Answerers<WHAT> own(whole, shared, walk, lane, thread);
-            own.run();
+            Answerers<WHAT> own(whole, shared, walk, lane, thread % GROUP);
+            own.run(group);
             special = own.special, all = own.all;
-        } else if (group == 1) {
+        } else if (group == 2) {
             registers_raise<KEEPER>();
-            Keepers<WHAT> own(whole, shared, walk, lane, thread - GROUP);
+            Keepers<WHAT> own(whole, shared, walk, lane, thread % GROUP);
             own.run();
             special = own.special, all = own.all;
         } else {
@@ -62,8 +62,10 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         all = __syncthreads_or(all);
         special = __syncthreads_or(special);
         if (thread == 0)
-            args.marks.parts[(int64_t)walk * args.marks.each + args.part + lane / LANES] =
-                all ? RL_ATTENTION_ALL : special ? RL_ATTENTION_SPECIAL : 0;
+            args.marks.parts[(int64_t)walk * args.marks.each + args.part + lane / LANES] = all ? RL_ATTENTION_ALL
+                                                                                           : special
+                                                                                               ? RL_ATTENTION_SPECIAL
+                                                                                               : 0;
     }
 }
 

@@ -73,7 +73,7 @@ template <int WHAT> struct Keepers : Head<WHAT> {
     {
         char *const from = tile + thread * 16, *const to = second + thread * 16;
         float finite = 0;
-#pragma unroll
+#pragma unroll 2
         for (int at = 0; at < BYTES; at += GROUP * 16) {
             const float4 own = *(const float4 *)(from + at);
             const float4 small = {small_part(own.x), small_part(own.y), small_part(own.z), small_part(own.w)};
@@ -188,25 +188,35 @@ template <int WHAT> struct Keepers : Head<WHAT> {
         if (thread == 0) this->sums(turn).carry = this->record(turn).first;
         this->arrive(signals().summed);
     }
+    /* Once the answerers have used the second part of the chunk before. */
+    __device__ __forceinline__ void split_next(int turn)
+    {
+        this->await_stage(turn);
+        if (turn > 0) barrier_wait(&signals().asked, (uint32_t)(turn - 1) & 1);
+        split<2 * PANEL>(stage(turn) + Room::B, shared + Room::B_SMALL);
+        shared_publish();
+        this->arrive(signals().split);
+    }
+    __device__ __forceinline__ void turn_next(int turn)
+    {
+        if (turn > 0) barrier_wait(&signals().answered, (uint32_t)(turn - 1) & 1);
+        if (WHAT == RL_HEADS_DK && args.dgate.data) split<PANEL>(stage(turn) + Room::C, shared + Room::C_PLAIN);
+        turn_over(turn);
+        shared_publish();
+        this->arrive(signals().turned);
+    }
+    /* The next chunk's b is split while this one's sum is under way. */
     __device__ __forceinline__ void run()
     {
         start();
         show();
+        split_next(0);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            const uint32_t before = (uint32_t)(turn - 1) & 1;
-            this->await_stage(turn);
-            if (turn > 0) barrier_wait(&signals().asked, before);
-            split<2 * PANEL>(stage(turn) + Room::B, shared + Room::B_SMALL);
-            shared_publish();
-            this->arrive(signals().split);
-            if (turn > 0) barrier_wait(&signals().answered, before);
-            if (WHAT == RL_HEADS_DK && args.dgate.data) split<PANEL>(stage(turn) + Room::C, shared + Room::C_PLAIN);
-            turn_over(turn);
-            shared_publish();
-            this->arrive(signals().turned);
-            meet(); /* all of b and c is finite */
+            const bool goes_on = turn + 1 < chunks;
             float sum[LANES / 2];
+            turn_next(turn);
+            meet(); /* all of b and c is finite */
             {
                 Operand<> a;
                 load_weighed(a, turn);
@@ -214,6 +224,7 @@ template <int WHAT> struct Keepers : Head<WHAT> {
                 judge(turn);
                 if (WHAT == RL_HEADS_DQ && this->wants_gates()) keep(turn);
                 if (WHAT == RL_HEADS_DK && this->wants_gates()) cross(turn);
+                if (goes_on) split_next(turn + 1);
                 products_wait<0>();
                 a.stay();
                 hold(sum);
@@ -222,7 +233,7 @@ template <int WHAT> struct Keepers : Head<WHAT> {
             this->arrive(signals().empty[turn % STAGES]);
 #pragma unroll
             for (int i = 0; i < LANES / 2; i++) S[i] = passed(first, second, S[i], sum[i]);
-            if (turn + 1 == chunks) break;
+            if (!goes_on) break;
             barrier_wait(&signals().read, (uint32_t)turn & 1);
             show();
         }

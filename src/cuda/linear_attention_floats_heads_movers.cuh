@@ -34,15 +34,18 @@ template <int WHAT> struct Loader : Head<WHAT> {
     }
     __device__ __forceinline__ void fill(int turn, int head, int row) const
     {
-        constexpr int A = WHAT == RL_HEADS_Y ? RL_HEADS_Q : WHAT == RL_HEADS_DQ ? RL_HEADS_TO_Y
-                                                        : WHAT == RL_HEADS_DV   ? RL_HEADS_K
-                                                                                : RL_HEADS_V;
-        constexpr int B = WHAT == RL_HEADS_Y ? RL_HEADS_K : WHAT == RL_HEADS_DQ ? RL_HEADS_V
-                                                        : WHAT == RL_HEADS_DV   ? RL_HEADS_Q
-                                                                                : RL_HEADS_TO_Y;
-        constexpr int C = WHAT == RL_HEADS_Y ? RL_HEADS_V : WHAT == RL_HEADS_DQ ? RL_HEADS_K
-                                                        : WHAT == RL_HEADS_DV   ? RL_HEADS_TO_Y
-                                                                                : RL_HEADS_Q;
+        constexpr int A = WHAT == RL_HEADS_Y    ? RL_HEADS_Q
+                          : WHAT == RL_HEADS_DQ ? RL_HEADS_TO_Y
+                          : WHAT == RL_HEADS_DV ? RL_HEADS_K
+                                                : RL_HEADS_V;
+        constexpr int B = WHAT == RL_HEADS_Y    ? RL_HEADS_K
+                          : WHAT == RL_HEADS_DQ ? RL_HEADS_V
+                          : WHAT == RL_HEADS_DV ? RL_HEADS_Q
+                                                : RL_HEADS_TO_Y;
+        constexpr int C = WHAT == RL_HEADS_Y    ? RL_HEADS_V
+                          : WHAT == RL_HEADS_DQ ? RL_HEADS_K
+                          : WHAT == RL_HEADS_DV ? RL_HEADS_TO_Y
+                                                : RL_HEADS_Q;
         constexpr int E = WHAT == RL_HEADS_DQ ? RL_HEADS_Q : RL_HEADS_K;
         char *const to = stage(turn);
         barrier_expect(&signals().full[turn % STAGES], Room::RECORD + RECORD_BYTES);
@@ -102,11 +105,11 @@ template <int WHAT> struct Finisher : Head<WHAT> {
             if (thread % 4 + away < 4) since += later;
             if (thread % 4 >= away) until += earlier;
         }
-        const float later_columns = __shfl_down_sync(ALL, since, 1, 4), earlier_rows = __shfl_up_sync(ALL, until, 1, 4);
+        const float later_columns = __shfl_down_sync(ALL, since, 1, 4),
+                    earlier_rows = __shfl_up_sync(ALL, until, 1, 4);
         const float behind = thread % 4 < 3 ? later_columns : 0, before = thread % 4 > 0 ? earlier_rows : 0;
         const auto [earlier, later] = attention::sums_around(given.x + given.y, read.x + read.y, thread);
-        const float cross = sums.carry *
-                            ((sums.cross[0] + sums.cross[1]) + (sums.cross[2] + sums.cross[3]));
+        const float cross = sums.carry * ((sums.cross[0] + sums.cross[1]) + (sums.cross[2] + sums.cross[3]));
         const float both = around + cross;
         ((float2 *)(args.flow + this->place(turn) * STEPS))[thread] =
             float2{own.x + (column.x + (column.y + behind)) + before + (read.x + (read.y + later)) + earlier + both,

@@ -1,4 +1,5 @@
-/* Sums over N of a chunk (linear_attention_floats_back.cuh), by a warp with 16 rows of it: no sum is taken apart again. */
+/* Sums over N of a chunk (linear_attention_floats_back.cuh), by a warp with 16 rows of it: no sum is taken apart
+ * again. */
 #ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_PAIRS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_PAIRS_CUH
 
@@ -8,8 +9,8 @@ namespace attention_heads
 {
 
 /*
- * Of LEFT numbers a lane keeps half, the upper one where its bit `away` is set, and adds to them what the lane has that
- * differs from it in that bit alone.
+ * Of LEFT numbers a lane keeps half, the upper one where its bit `away` is set, and adds to them what the lane has
+ * that differs from it in that bit alone.
  */
 template <int LEFT, int COUNT> __device__ __forceinline__ void halve(float (&number)[COUNT], int away)
 {
