@@ -36,11 +36,17 @@ constexpr int WIDE = RL_FLOATS_MOST_WIDE, LANES = RL_HEADS_LANES, GROUP = 128, H
 constexpr int LINE = 128, PANEL = STEPS * LINE, TURNED = LANES * LINE; /* bytes; a panel has 32 lanes, or steps */
 constexpr int STAGES = 3, EIGHTS = WIDE / 8;
 
-/* The products of a chunk's gates, and what comes of them, as they are made ahead. */
+/*
+ * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by side
+ * (of the row) times across (of the row's block and the column), within a block by own; neither is 0 against time.
+ */
 struct alignas(16) Record {
-    Decays d;
-    float weight[2][STEPS]; /* what a step adds to the state is weighed by: forward, and backward */
-    float first, second;    /* the product of all */
+    float across[BLOCKS][STEPS];      /* 0 for columns of the row's own block, too */
+    float own[BLOCKS][BLOCK][BLOCK];  /* by rows of a block */
+    float side[STEPS];
+    float decay[STEPS], out[STEPS];   /* of an answer's row: of what comes of the state; and of all */
+    float weight[STEPS];              /* of a step in the state's sum */
+    float first, second;              /* which add up to the product of all */
     bool steady, fades, heavy, special;
 };
 
@@ -193,10 +199,6 @@ template <int WHAT> struct Head {
     __device__ __forceinline__ const Record &record(int turn) const
     {
         return *(const Record *)(stage(turn) + Room::RECORD);
-    }
-    __device__ __forceinline__ const Decays &decays(int turn) const
-    {
-        return record(turn).d;
     }
     __device__ __forceinline__ Sums &sums(int turn) const
     {

@@ -43,6 +43,7 @@ cudaError_t rl_heads_prepare(rl_cuda_state *state);
  * bytes of each in all.records.
  */
 const void *rl_heads_records_kernel(void);
+size_t rl_heads_records_shared(void);
 size_t rl_heads_record(void);
 
 /*

@@ -33,14 +33,17 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     template <int COUNT> __device__ __forceinline__ void load_rows(Operand<COUNT> &a, char *from)
     {
         const int own = thread % 32, at = warp * STRIP + own % 16;
+        char *const pieces[4] = {piece_at(from, at, own / 16), piece_at(from, at, 2 + own / 16),
+                                 piece_at(from, at, 4 + own / 16), piece_at(from, at, 6 + own / 16)};
         uint32_t raw[COUNT][4];
-        float finite = 0;
+        float each[4] = {0, 0, 0, 0};
 #pragma unroll
-        for (int n = 0; n < COUNT; n++) {
-            matrices_load<4, false>(raw[n], piece_at(from + n / 4 * PANEL, at, n % 4 * 2 + own / 16));
+        for (int n = 0; n < COUNT; n++) matrices_load<4, false>(raw[n], pieces[n % 4] + n / 4 * PANEL);
 #pragma unroll
-            for (int i = 0; i < 4; i++) finite = fmaf(__uint_as_float(raw[n][i]), 0.0f, finite);
-        }
+        for (int n = 0; n < COUNT; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) each[i] = fmaf(__uint_as_float(raw[n][i]), 0.0f, each[i]);
+        const float finite = each[0] + each[1] + each[2] + each[3];
         if (__any_sync(ALL, finite != 0)) {
             special = true;
 #pragma unroll
@@ -55,36 +58,20 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                   __uint_as_float(raw[n][3]));
     }
     /* P with its decays. */
-    __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Decays &d) const
+    __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
     {
-        const float number = (float)args.in.scale;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int own = 2 * warp + half;
-            const float mine = Base::LATER ? d.after[row(half)] * number : d.until[row(half)];
+            const int block = 2 * warp + half;
+            const float side = r.side[row(half)];
+            const float *const across = r.across[block] + 2 * pair_of_lane();
+            const float *const own = r.own[block][group_of_lane()] + 2 * pair_of_lane();
 #pragma unroll
             for (int n = 0; n < EIGHTS; n++) {
-                float &first = P[n * 4 + half * 2], &second = P[n * 4 + half * 2 + 1];
-                const int at = n * 8 + 2 * pair_of_lane();
-                if (n == own) {
-                    const float(*const within)[BLOCK] = d.within[n];
-                    const int column = 2 * pair_of_lane(), step = group_of_lane();
-                    if (Base::LATER) {
-                        const float2 decay = *(const float2 *)&within[step][column];
-                        first *= decay.x * number;
-                        second *= decay.y * number;
-                    } else {
-                        first *= within[column][step] * d.beta[at];
-                        second *= within[column + 1][step] * d.beta[at + 1];
-                    }
-                } else if (Base::LATER ? n > own : n < own) {
-                    const float2 worth = *(const float2 *)((Base::LATER ? d.until : d.worth) + at);
-                    const float between = mine * (Base::LATER ? d.between[own][n] : d.between[n][own]);
-                    first *= between * worth.x;
-                    second *= between * worth.y;
-                } else {
-                    first = second = 0;
-                }
+                const float2 decay = *(const float2 *)(n == block ? own : across + n * 8);
+                const float rest = n == block ? 1 : side;
+                P[n * 4 + half * 2] *= decay.x * rest;
+                P[n * 4 + half * 2 + 1] *= decay.y * rest;
             }
         }
     }
@@ -141,7 +128,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
     }
     /* u, or w: of the answer that comes of the state alone. */
-    __device__ __forceinline__ void dot_state(const float (&Y)[LANES / 2], const Decays &d, int turn)
+    __device__ __forceinline__ void dot_state(const float (&Y)[LANES / 2], const Record &r, int turn)
     {
         float total[2];
         dot_rows(total, Y, turn);
@@ -150,9 +137,9 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         for (int half = 0; half < 2; half++)
             if constexpr (WHAT == RL_HEADS_DQ)
                 args.read[this->place(turn) * STEPS + row(half)] =
-                    total[half] * d.from_begin[row(half)] * (float)args.in.scale;
+                    total[half] * (r.decay[row(half)] * r.out[row(half)]);
             else if constexpr (WHAT == RL_HEADS_DK)
-                this->sums(turn).given[row(half)] = total[half] * (d.to_end[row(half)] * d.beta[row(half)]);
+                this->sums(turn).given[row(half)] = total[half] * (r.decay[row(half)] * r.out[row(half)]);
     }
     /* dbeta of the block's lanes; Y not yet times beta. */
     __device__ __forceinline__ void dot_answer(const float (&Y)[LANES / 2], int turn)
@@ -164,7 +151,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         for (int half = 0; half < 2; half++) args.worth[this->place(turn) * STEPS + row(half)] = total[half];
     }
     /* N: P with k q over the block's lanes, which are both in shared memory as they lie. */
-    __device__ __forceinline__ void add_pairs(const float (&P)[WIDE / 2], const Decays &d, int turn)
+    __device__ __forceinline__ void add_pairs(const float (&P)[WIDE / 2], const Record &r, int turn)
     {
         float N[WIDE / 2];
         {
@@ -177,7 +164,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const float beta = d.beta[row(half)];
+            const float beta = r.out[row(half)];
 #pragma unroll
             for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
@@ -185,17 +172,17 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
         sum_pairs(N, this->sums(turn), warp);
     }
-    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Decays &d,
+    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Record &r,
                                            int turn)
     {
         float finite = 0;
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++)
-            Y[i] = fmaf(Y[i], (Base::LATER ? d.to_end : d.from_begin)[row(i / 2 % 2)], Z[i]);
+            Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
         if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, turn);
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
-            Y[i] *= Base::LATER ? d.beta[row(i / 2 % 2)] : (float)args.in.scale;
+            Y[i] *= r.out[row(i / 2 % 2)];
             finite = fmaf(Y[i], 0.0f, finite);
         }
         all = all || finite != 0;
@@ -217,13 +204,13 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     __device__ __forceinline__ void leave_sums(const float (&P)[WIDE / 2], const float (&Y)[LANES / 2], int turn)
     {
         if (!this->wants_gates()) return;
-        const Decays &d = this->decays(turn);
-        if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, d, turn);
+        const Record &r = this->record(turn);
+        if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, r, turn);
         if constexpr (WHAT == RL_HEADS_DK) {
             this->await_sums(turn);
-            dot_state(Y, d, turn);
+            dot_state(Y, r, turn);
             barrier_wait(&signals().turned, (uint32_t)turn & 1);
-            add_pairs(P, d, turn);
+            add_pairs(P, r, turn);
             this->arrive(signals().summed);
         }
     }
@@ -232,7 +219,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
 #pragma unroll 1
         for (int turn = first; turn < chunks; turn += 2) {
-            const Decays &d = this->decays(turn);
+            const Record &r = this->record(turn);
             float P[WIDE / 2], Y[LANES / 2], Z[LANES / 2];
             {
                 Operand<> a;
@@ -241,7 +228,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 products_wait<1>();
                 hold(P);
                 this->arrive(signals().asked);
-                weigh(P, d);
+                weigh(P, r);
                 products_wait<0>();
                 a.stay();
                 hold(Y);
@@ -260,7 +247,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 hold(Z);
             }
             this->arrive(signals().answered);
-            finish(Y, Z, d, turn);
+            finish(Y, Z, r, turn);
             this->arrive(signals().empty[turn % STAGES]);
             store(Y, turn);
         }

@@ -11,7 +11,7 @@
 namespace attention_heads
 {
 
-constexpr int ANSWERER = 160, KEEPER = 152, MOVER = 4 * 128 - 2 * ANSWERER - KEEPER; /* registers of their threads */
+constexpr int ANSWERER = 160, KEEPER = 144, MOVER = 4 * 128 - 2 * ANSWERER - KEEPER; /* registers of their threads */
 
 template <int WHAT>
 __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid_constant__ rl_heads_args whole)
@@ -28,9 +28,10 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         let_later_start();
         if (thread == 0) {
             for (int i = 0; i < STAGES; i++) barrier_init(&signals.full[i], 1), barrier_init(&signals.empty[i], 8);
-            uint64_t *const by_group[] = {&signals.split, &signals.turned,   &signals.state,
-                                          &signals.asked, &signals.answered, &signals.read};
-            for (int i = 0; i < 6; i++) barrier_init(by_group[i], 4);
+            uint64_t *const by_group[] = {&signals.state, &signals.asked, &signals.answered, &signals.read};
+            for (int i = 0; i < 4; i++) barrier_init(by_group[i], 4);
+            barrier_init(&signals.split, 2);
+            barrier_init(&signals.turned, WHAT == RL_HEADS_DK ? 6 : 4);
             barrier_init(&signals.summed, 8);
             for (uint64_t &taken : signals.taken) barrier_init(&taken, 1);
             barrier_publish();
@@ -54,7 +55,9 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
             if (warp == 0) {
                 if (thread % 32 == 0) Loader<WHAT>(whole, shared, walk, lane, 0).run();
                 __syncwarp(); /* the engine is told by registers that a warp's threads share */
-            } else if (warp == 1 && WHAT == RL_HEADS_DK) {
+            } else if (warp > 1) {
+                special = Splitters<WHAT>(whole, shared, walk, lane, thread % HALF).run();
+            } else if (WHAT == RL_HEADS_DK) {
                 Finisher<WHAT> finisher(whole, shared, walk, lane, thread % 32);
                 if (finisher.wants_gates()) finisher.run();
             }

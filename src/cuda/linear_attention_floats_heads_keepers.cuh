@@ -43,10 +43,6 @@ template <int WHAT> struct Keepers : Head<WHAT> {
     {
         return IS_TURNED ? row(i) : lane + column(i);
     }
-    __device__ __forceinline__ void meet() const
-    {
-        barrier_meet<1, GROUP>();
-    }
     __device__ __forceinline__ void start()
     {
         const rl_attention_state &from = Base::LATER ? args.dS_final : args.in.S_init;
@@ -68,78 +64,66 @@ template <int WHAT> struct Keepers : Head<WHAT> {
 #pragma unroll
             for (int i = 0; i < LANES / 2; i++) store_state_number(to, args.in, walk, key(i), value(i), S[i]);
     }
-    /* The second part of tiles as they lie; what is not finite becomes 0. */
-    template <int BYTES> __device__ __forceinline__ void split(char *tile, char *second)
-    {
-        char *const from = tile + thread * 16, *const to = second + thread * 16;
-        float finite = 0;
-#pragma unroll 2
-        for (int at = 0; at < BYTES; at += GROUP * 16) {
-            const float4 own = *(const float4 *)(from + at);
-            const float4 small = {small_part(own.x), small_part(own.y), small_part(own.z), small_part(own.w)};
-            *(float4 *)(to + at) = small;
-            finite = fmaf(small.x, 0.0f, fmaf(small.y, 0.0f, fmaf(small.z, 0.0f, fmaf(small.w, 0.0f, finite))));
-        }
-        if (finite == 0) return;
-        special = true;
-#pragma unroll 1
-        for (int at = 0; at < BYTES; at += GROUP * 16)
-#pragma unroll 1
-            for (int e = at; e < at + 16; e += 4) {
-                clean(*(float *)(from + e));
-                *(float *)(to + e) = small_part(*(float *)(from + e));
-            }
-    }
     /* c with steps along its lines, in two parts. */
     __device__ __forceinline__ void turn_over(int turn)
     {
-        const int own = thread % 32;
-        char *const from = stage(turn) + Room::C;
+        const int own = thread % 32, begin = thread / 32 * 2; /* of the warp's two eights */
+        char *const from = stage(turn) + Room::C + begin * (8 * LINE) + own % 4 * 4;
+        float number[4][4], finite[4] = {0, 0, 0, 0};
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                number[i][e] = *(const float *)(piece_at(from, 2 * e + i % 2, own / 4) + i / 2 * (8 * LINE));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) finite[e] = fmaf(number[i][e], 0.0f, finite[e]);
+        if (finite[0] + finite[1] + finite[2] + finite[3] != 0) {
+            special = true;
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) clean(number[i][e]);
+        }
+        char *const to = shared + Room::C_BIG + begin / 4 * TURNED;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int eight = thread / 32 * 2 + i / 2, odd = i % 2;
-            float number[4], finite = 0;
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                number[e] = ((const float *)piece_at(from, eight * 8 + 2 * e + odd, own / 4))[own % 4];
-                finite = fmaf(number[e], 0.0f, finite);
-            }
-            if (finite != 0) {
-                special = true;
-#pragma unroll
-                for (int e = 0; e < 4; e++) clean(number[e]);
-            }
-            char *const at = piece_at(shared + Room::C_BIG + eight / 4 * TURNED, own, eight % 4 * 2 + odd);
-            *(float4 *)at = float4{number[0], number[1], number[2], number[3]};
+            char *const at = piece_at(to, own, (begin + i / 2) % 4 * 2 + i % 2);
+            const float(&n)[4] = number[i];
+            *(float4 *)at = float4{n[0], n[1], n[2], n[3]};
             *(float4 *)(at + (Room::C_SMALL - Room::C_BIG)) =
-                float4{small_part(number[0]), small_part(number[1]), small_part(number[2]), small_part(number[3])};
+                float4{small_part(n[0]), small_part(n[1]), small_part(n[2]), small_part(n[3])};
         }
     }
     /* Bᵀ, weighed, from b as it was loaded. */
     __device__ __forceinline__ void load_weighed(Operand<> &a, int turn) const
     {
-        const char *const from = stage(turn) + Room::B + thread / 64 * PANEL;
-        const float *const weight = this->record(turn).weight[Base::LATER];
-        const int at = thread / 32 % 2 * STRIP + group_of_lane();
+        const int lane_of_b = thread / 32 % 2 * STRIP + group_of_lane(), step = 2 * pair_of_lane();
+        char *const from = stage(turn) + Room::B + thread / 64 * PANEL + lane_of_b % 4 * 4;
+        const char *const at[4] = {piece_at(from, step, lane_of_b / 4), piece_at(from, step, lane_of_b / 4 + 2),
+                                   piece_at(from, step + 1, lane_of_b / 4),
+                                   piece_at(from, step + 1, lane_of_b / 4 + 2)};
+        const float *const weight = this->record(turn).weight + step;
 #pragma unroll
         for (int n = 0; n < EIGHTS; n++) {
-            const float2 worth = *(const float2 *)(weight + n * 8 + 2 * pair_of_lane());
+            const float2 worth = *(const float2 *)(weight + n * 8);
             float number[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int step = n * 8 + 2 * pair_of_lane() + i / 2, own = at + i % 2 * 8;
-                number[i] = ((const float *)piece_at((char *)from, step, own / 4))[own % 4];
-            }
+            for (int i = 0; i < 4; i++) number[i] = *(const float *)(at[i] + n * (8 * LINE));
             a.set(n, number[0] * worth.x, number[1] * worth.x, number[2] * worth.y, number[3] * worth.y);
         }
     }
     /* For the answerers, and published. */
     __device__ __forceinline__ void show() const
     {
+        const int own = row(0) % 32;
+        char *const to = shared + Room::S_BIG + thread / 64 * TURNED + own % 4 * 4;
+        char *const places[4] = {piece_at(to, column(0), own / 4), piece_at(to, column(1), own / 4),
+                                 piece_at(to, column(0), own / 4 + 2), piece_at(to, column(1), own / 4 + 2)};
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
-            const int own = row(i) % 32;
-            char *const at = piece_at(shared + Room::S_BIG + thread / 64 * TURNED, column(i), own / 4) + own % 4 * 4;
+            char *const at = places[i % 4] + i / 4 * (8 * LINE);
             *(float *)at = S[i];
             *(float *)(at + (Room::S_SMALL - Room::S_BIG)) = small_part(S[i]);
         }
@@ -188,43 +172,28 @@ template <int WHAT> struct Keepers : Head<WHAT> {
         if (thread == 0) this->sums(turn).carry = this->record(turn).first;
         this->arrive(signals().summed);
     }
-    /* Once the answerers have used the second part of the chunk before. */
-    __device__ __forceinline__ void split_next(int turn)
-    {
-        this->await_stage(turn);
-        if (turn > 0) barrier_wait(&signals().asked, (uint32_t)(turn - 1) & 1);
-        split<2 * PANEL>(stage(turn) + Room::B, shared + Room::B_SMALL);
-        shared_publish();
-        this->arrive(signals().split);
-    }
-    __device__ __forceinline__ void turn_next(int turn)
-    {
-        if (turn > 0) barrier_wait(&signals().answered, (uint32_t)(turn - 1) & 1);
-        if (WHAT == RL_HEADS_DK && args.dgate.data) split<PANEL>(stage(turn) + Room::C, shared + Room::C_PLAIN);
-        turn_over(turn);
-        shared_publish();
-        this->arrive(signals().turned);
-    }
-    /* The next chunk's b is split while this one's sum is under way. */
     __device__ __forceinline__ void run()
     {
         start();
         show();
-        split_next(0);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            const bool goes_on = turn + 1 < chunks;
+            const uint32_t phase = (uint32_t)turn & 1;
             float sum[LANES / 2];
-            turn_next(turn);
-            meet(); /* all of b and c is finite */
+            this->await_stage(turn);
+            if (turn > 0) barrier_wait(&signals().answered, phase ^ 1);
+            turn_over(turn);
+            barrier_wait(&signals().split, phase); /* all of b is finite */
+            shared_publish();
+            this->arrive(signals().turned);
             {
                 Operand<> a;
                 load_weighed(a, turn);
+                barrier_wait(&signals().turned, phase);
                 multiply<LANES>(sum, a, shared + Room::C_BIG, shared + Room::C_SMALL);
                 judge(turn);
                 if (WHAT == RL_HEADS_DQ && this->wants_gates()) keep(turn);
                 if (WHAT == RL_HEADS_DK && this->wants_gates()) cross(turn);
-                if (goes_on) split_next(turn + 1);
                 products_wait<0>();
                 a.stay();
                 hold(sum);
@@ -233,8 +202,8 @@ template <int WHAT> struct Keepers : Head<WHAT> {
             this->arrive(signals().empty[turn % STAGES]);
 #pragma unroll
             for (int i = 0; i < LANES / 2; i++) S[i] = passed(first, second, S[i], sum[i]);
-            if (!goes_on) break;
-            barrier_wait(&signals().read, (uint32_t)turn & 1);
+            if (turn + 1 == chunks) break;
+            barrier_wait(&signals().read, phase);
             show();
         }
         end();

@@ -32,6 +32,12 @@ template <int WHAT> struct Loader : Head<WHAT> {
                   HeadTileAt{from, (int)this->first(turn), is_of_keys(side) ? of_keys : head, row},
                   &signals().full[turn % STAGES]);
     }
+    /* Those against time lie behind all others. */
+    __device__ __forceinline__ int64_t record_place(int turn) const
+    {
+        const int64_t heads = args.in.sequences * args.in.heads;
+        return ((int64_t)this->walk + (Base::LATER ? heads : 0)) * chunks + this->chunk(turn);
+    }
     __device__ __forceinline__ void fill(int turn, int head, int row) const
     {
         constexpr int A = WHAT == RL_HEADS_Y    ? RL_HEADS_Q
@@ -48,7 +54,7 @@ template <int WHAT> struct Loader : Head<WHAT> {
                                                 : RL_HEADS_Q;
         constexpr int E = WHAT == RL_HEADS_DQ ? RL_HEADS_Q : RL_HEADS_K;
         char *const to = stage(turn);
-        barrier_expect(&signals().full[turn % STAGES], Room::RECORD + RECORD_BYTES);
+        barrier_expect(&signals().full[turn % STAGES], Room::RECORD + (uint32_t)sizeof(Record));
         load(to, A, 0, turn, head, row);
         load(to + PANEL, A, LANES, turn, head, row);
         load(to + Room::B, B, 0, turn, head, row);
@@ -56,8 +62,7 @@ template <int WHAT> struct Loader : Head<WHAT> {
         load(to + Room::C, C, lane, turn, head, row);
         if (Room::PAIRS) load(to + Room::E, E, lane, turn, head, row);
         bytes_load(to + Room::RECORD,
-                   (const char *)args.records + ((int64_t)this->walk * chunks + this->chunk(turn)) * RECORD_BYTES,
-                   RECORD_BYTES, &signals().full[turn % STAGES]);
+                   (const char *)args.records + this->record_place(turn) * RECORD_BYTES, (uint32_t)sizeof(Record), &signals().full[turn % STAGES]);
     }
     __device__ __forceinline__ void run() const
     {
@@ -67,6 +72,68 @@ template <int WHAT> struct Loader : Head<WHAT> {
             if (turn >= STAGES) barrier_wait(&signals().empty[turn % STAGES], (uint32_t)(turn / STAGES - 1) & 1);
             fill(turn, head, row);
         }
+    }
+};
+
+/* The second part of COUNT threads' tile as it lies; what is not finite becomes 0, and then the answer is true. */
+template <int BYTES, int COUNT> __device__ __forceinline__ bool split(char *tile, char *second, int thread)
+{
+    char *const from = tile + thread * 16, *const to = second + thread * 16;
+    float finite[4] = {0, 0, 0, 0};
+#pragma unroll 4
+    for (int at = 0; at < BYTES; at += COUNT * 16) {
+        const float4 own = *(const float4 *)(from + at);
+        const float4 small = {small_part(own.x), small_part(own.y), small_part(own.z), small_part(own.w)};
+        *(float4 *)(to + at) = small;
+        finite[0] = fmaf(small.x, 0.0f, finite[0]), finite[1] = fmaf(small.y, 0.0f, finite[1]);
+        finite[2] = fmaf(small.z, 0.0f, finite[2]), finite[3] = fmaf(small.w, 0.0f, finite[3]);
+    }
+    if (finite[0] + finite[1] + finite[2] + finite[3] == 0) return false;
+#pragma unroll 1
+    for (int at = 0; at < BYTES; at += COUNT * 16)
+#pragma unroll 1
+        for (int e = at; e < at + 16; e += 4) {
+            clean(*(float *)(from + e));
+            *(float *)(to + e) = small_part(*(float *)(from + e));
+        }
+    return true;
+}
+
+/* Two warps that make second parts of tiles as they lie. */
+template <int WHAT> struct Splitters : Head<WHAT> {
+    typedef Head<WHAT> Base;
+    using Base::args;
+    using Base::Base;
+    using Base::chunks;
+    using Base::shared;
+    using Base::signals;
+    using Base::stage;
+    using Base::thread;
+    typedef typename Base::Room Room;
+
+    /* Whether a number was not finite. */
+    __device__ __forceinline__ bool run() const
+    {
+        bool special = false;
+#pragma unroll 1
+        for (int turn = 0; turn < chunks; turn++) {
+            const uint32_t before = (uint32_t)(turn - 1) & 1;
+            this->await_stage(turn);
+            if (turn > 0) {
+                barrier_wait(&signals().asked, before);
+                barrier_wait(&signals().turned, before); /* the keepers know of the split before */
+            }
+            special = split<2 * PANEL, HALF>(stage(turn) + Room::B, shared + Room::B_SMALL, thread) || special;
+            shared_publish();
+            this->arrive(signals().split);
+            if (WHAT != RL_HEADS_DK) continue;
+            if (turn > 0) barrier_wait(&signals().answered, before);
+            if (this->wants_gates())
+                special = split<PANEL, HALF>(stage(turn) + Room::C, shared + Room::C_PLAIN, thread) || special;
+            shared_publish();
+            this->arrive(signals().turned);
+        }
+        return special;
     }
 };
 
