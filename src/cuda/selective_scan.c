@@ -175,6 +175,15 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
     return error;
 }
 
+/*
+ * Whether two blocks a multiprocessor are all that there is: where a third joins, all wait for those three.  What may
+ * fade is cut into chunks for two.
+ */
+static bool is_for_two(rill_context *context, const rl_s6_args *args)
+{
+    return args->shape == RL_S6_USUAL_SHAPE && args->tasks <= 2 * (int64_t)rl_cuda_state_of(context)->sms;
+}
+
 static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
     static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
@@ -182,8 +191,8 @@ static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_wa
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     rl_s6_walk_args walk_args = {.scan = *args, .paces = paces_of(args)};
     void *arguments[] = {&walk_args};
-    /* What may fade is cut into chunks for two blocks a multiprocessor: where a third joins, all wait for those. */
-    const size_t shared = args->fades ? (size_t)rl_most((int64_t)kernel.shared, OF_TWO_BLOCKS) : kernel.shared;
+    const size_t shared =
+        is_for_two(context, args) ? (size_t)rl_most((int64_t)kernel.shared, OF_TWO_BLOCKS) : kernel.shared;
     rill_status status = RILL_OK;
     for (int64_t first = 0; first < args->tasks && status == RILL_OK; first += MOST_BLOCKS) {
         int64_t blocks = args->tasks - first < MOST_BLOCKS ? args->tasks - first : MOST_BLOCKS;
@@ -250,7 +259,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
         status = launch_walk(context, args, args->shape == RL_S6_MIDDLE_SHAPE ? RL_S6_MIDDLE_SUMMARY : RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    static const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE};
+    const rl_s6_walk walks[] = {is_for_two(context, args) ? RL_S6_USUAL : RL_S6_CROWDED, RL_S6_MIDDLE, RL_S6_FINE};
     if (status == RILL_OK) status = launch_walk(context, args, walks[args->shape]);
     return status == RILL_OK && args->fades ? launch_redo(context, args) : status;
 }

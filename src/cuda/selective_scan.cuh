@@ -19,7 +19,7 @@
  * Buffers: δ, B/C and y are two deep (written one stage ahead of their use); of the flags those of tile k+1 are set
  * while k runs, and those of k+2 are cleared.
  *
- * Numbers: see walk_tame and walk_mixed in selective_scan_consumer.cuh.
+ * Numbers: see walk_tame and walk_mixed in selective_scan_walks.cuh.
  */
 #ifndef RL_CUDA_SELECTIVE_SCAN_CUH
 #define RL_CUDA_SELECTIVE_SCAN_CUH
@@ -77,6 +77,15 @@ template <typename Acc, int count> struct alignas(count < 16 / sizeof(Acc) ? cou
     Acc state[count];
 };
 
+/* What a block works on. */
+struct Task {
+    Piece piece;
+    int64_t channel, group, in_group; /* the first channel, its group, its place in the group */
+    int channels;                     /* of the block that exist */
+    uint32_t tiles;                   /* enough for 2^37 steps */
+    int last_steps;                   /* of the last tile */
+};
+
 /*
  * Where a channel stands in a row of parts of y.  Rows are two longer than channels, so that 4 lanes of 2 channels
  * fall into different banks; and every other eight have their neighbours exchanged, so that 8 channels two apart do.
@@ -90,9 +99,11 @@ template <typename Acc, typename Shape> struct Tiles {
     TwoSteps<Acc> step[2][STEPS / 2][Shape::CHANNELS];
     alignas(16) Acc bc[2][STEPS][2 * PANEL];                          /* lane by lane: B, then C of its states */
     Quad<Acc> y[2][STEPS / GROUP][Shape::LANES][Shape::CHANNELS + 2]; /* of a stage: the lanes' parts of 4 steps */
-    Quad<Acc> begun[2][STEPS / GROUP][Shape::CHANNELS + 2];   /* of a tile: D x, and what earlier panels have of y */
+    Quad<Acc> begun[3][STEPS / GROUP][Shape::CHANNELS + 2];   /* of a tile: D x, and what earlier panels have of y */
     alignas(8) Acc deltas[2][STEPS / GROUP][Shape::CHANNELS]; /* sums of four step sizes */
-    alignas(8) Acc slowest[Shape::CHANNELS];
+    alignas(8) Acc slowest[Shape::CHANNELS], bias[Shape::CHANNELS], skip[Shape::CHANNELS];
+    const void *gates[PRODUCERS];  /* where a producer's next z is: few have any, so no registers */
+    Task task;                     /* the block's: what is seldom asked of it takes no registers */
     int flags[4][Shape::CHANNELS]; /* Flag */
 };
 
@@ -102,15 +113,6 @@ __device__ inline void block_barrier(int threads)
     __syncwarp();
     barrier_meet<1>(threads);
 }
-
-/* What a block works on. */
-struct Task {
-    Piece piece;
-    int64_t channel, group, in_group; /* the first channel, its group, its place in the group */
-    int channels;                     /* of the block that exist */
-    uint32_t tiles;                   /* enough for 2^37 steps */
-    int last_steps;                   /* of the last tile */
-};
 
 template <Pass pass> __device__ Task locate_task(const rl_s6_args &args, int64_t index)
 {
@@ -143,13 +145,14 @@ __device__ inline Task last_steps(const rl_s6_args &args, Task task, int64_t ste
 /* A place in the walk over tiles and, within each, panels. */
 struct Stage {
     uint32_t tile = 0;
-    int panel = 0;
+    int panel = 0, turn = 0; /* turn: tile % 3 */
 
     __device__ void advance(int panels)
     {
         if (++panel < panels) return;
         panel = 0;
         tile++;
+        turn = turn == 2 ? 0 : turn + 1;
     }
     /* Steps of the tile. */
     __device__ int steps(const Task &task) const
@@ -160,13 +163,17 @@ struct Stage {
 
 #include "selective_scan_states.cuh" /* first: the others rest on it */
 
+#include "selective_scan_walks.cuh"
+
 #include "selective_scan_consumer.cuh"
 
 #include "selective_scan_fetcher.cuh" /* as above */
 
+#include "selective_scan_sizes.cuh"
+
 #include "selective_scan_producer.cuh"
 
-/* Blocks of a multiprocessor: as many as leave all threads the registers that they need.  U is what is projected. */
+/* Blocks of a multiprocessor: as many as leave all threads the registers that they like.  U is what is projected. */
 template <typename T, typename U, typename Shape, Pass pass, Work work>
 constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                                          ? 1
                                : Shape::OWN == 4 && (sizeof(U) == 4 || pass == SUMMARY || work == ANY) ? 2
@@ -180,20 +187,22 @@ __device__ bool run_roles(const rl_s6_walk_args &walk, const Task &task, Tiles<A
         Producer<T, U, Acc, Shape, pass, work>(walk, task, tiles).run();
         return true;
     }
-    Consumer<T, Acc, Shape, pass, work> consumer(walk.scan, task, tiles);
+    Consumer<T, Acc, Shape, pass, work> consumer(walk.scan, pass == FULL ? tiles.task : task, tiles);
     consumer.run(is_tail);
     return consumer.has_faded();
 }
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
-__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, U, Shape, pass, work>)
-    scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work,
+          int blocks = BLOCKS_AT_ONCE<T, U, Shape, pass, work>>
+__global__ void __launch_bounds__(Shape::THREADS, blocks) scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
 {
     const rl_s6_args &args = walk.scan;
     let_later_start();
     await_earlier();
     Tiles<Acc, Shape> &tiles = shared_as<Tiles<Acc, Shape>>();
     const Task task = locate_task<pass>(args, args.first_task + blockIdx.x);
+    if (threadIdx.x == PRODUCERS) tiles.task = task;
+    __syncthreads(); /* all know it */
     if constexpr (pass == SUMMARY && work == WHOLE) {
         int64_t tail = TAIL;
         while (args.fades && tail < task.piece.count && task.tiles > 0) {
@@ -225,6 +234,10 @@ template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool
         return pick_work<T, U, Fine, FULL>(whole);
     case RL_S6_MIDDLE:
         return pick_work<T, U, Middle, FULL>(whole);
+    case RL_S6_CROWDED:
+        if (whole)
+            return {kernel_address<scan_kernel<T, U, float, Usual, FULL, WHOLE, 3>>(), sizeof(Tiles<float, Usual>)};
+        return pick_work<T, U, Usual, FULL>(false);
     default:
         return pick_work<T, U, Usual, FULL>(whole);
     }

@@ -16,10 +16,8 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     int count;         /* of its channels that exist; 0 for a thread that has none */
     bool whole;        /* full tiles can be read and written whole */
     bool skips;
-    Acc bias[ACROSS], skip[ACROSS];
     const T *x; /* of the next tile to fetch, at the thread's first step */
     const U *delta, *B, *C;
-    const T *z; /* of the next tile to write */
     T *y;
     const char *ahead;  /* where a later tile's row of x, delta, B or C begins, a row for each thread */
     int32_t ahead_pace; /* bytes from tile to tile */
@@ -52,15 +50,24 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
         if (pass == FULL) {
             C = start<U>(args.C) + task.group * args.C.group + state * args.C.lane + step * args.C.step;
             y = start<T>(args.y) + channel * args.y.lane + first * args.y.step;
-            if (args.z.data) z = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
         }
         if (LOOKS) look_ahead();
+    }
+
+    /* The channels' own numbers, for all threads that have them, and where the thread's gates begin. */
+    __device__ void put_constants(Tiles<Acc, Shape> &tiles) const
+    {
+        const int64_t channel = task.channel + column;
+        if (pass == FULL && args.z.data)
+            tiles.gates[threadIdx.x] = start<T>(args.z) + channel * args.z.lane + first * args.z.step;
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) {
             const bool exists = c < count;
-            bias[c] =
+            if (first != 0 || column + c >= Shape::CHANNELS) continue;
+            tiles.bias[column + c] =
                 exists && args.bias.data ? ((const Acc *)args.bias.data)[(channel + c) * args.bias.stride] : Acc(0);
-            skip[c] = exists && args.D.data ? ((const Acc *)args.D.data)[(channel + c) * args.D.stride] : Acc(0);
+            tiles.skip[column + c] =
+                exists && args.D.data ? ((const Acc *)args.D.data)[(channel + c) * args.D.stride] : Acc(0);
         }
     }
 
@@ -91,9 +98,10 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     {
         if constexpr (work == WHOLE) {
             const E *at = from;
+            const int there = steps_there(steps);
 #pragma unroll
             for (int s = 0; s < GROUP; s++, at = after_bytes(at, pace.step))
-                if (has(s, steps)) raw[s] = *(const Few<E, ACROSS> *)at;
+                if (s < there) raw[s] = *(const Few<E, ACROSS> *)at;
             from = after_bytes(from, pace.tile);
         } else {
             const E *at = from;
@@ -112,10 +120,11 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
         }
     }
 
-    /* Whether the thread has step s of its four, of whole work. */
-    __device__ bool has(int s, int steps) const
+    /* Steps of the thread in a tile of whole work. */
+    __device__ int steps_there(int steps) const
     {
-        return (BUSY || count > 0) && first + s < steps;
+        if (BUSY && steps == STEPS) return GROUP;
+        return BUSY || count > 0 ? steps - hidden(first) : 0;
     }
 
     /* Four states of B or C, and on to the next stage. */
@@ -140,7 +149,13 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     /* Issues the loads of a stage; prepare is where they are first used.  Stages come in order. */
     __device__ void fetch(const Stage &stage)
     {
-        const int steps = stage.steps(task);
+        if (BUSY && stage.tile + 1 < task.tiles)
+            fetch_of(stage, STEPS); /* no step is asked whether it exists */
+        else
+            fetch_of(stage, stage.steps(task));
+    }
+    __device__ void fetch_of(const Stage &stage, int steps)
+    {
         if (work == WHOLE || stage.panel == 0) {
             fetch_steps(raw_x, x, args.x, paces.x, steps);
             fetch_steps(raw_delta, delta, args.delta, paces.delta, steps);

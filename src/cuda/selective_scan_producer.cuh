@@ -1,87 +1,29 @@
 /* The producers of selective_scan.cuh, which includes this in its namespace: all traffic with device memory. */
 
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
-struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
-    using Base = Fetcher<T, U, Acc, Shape, pass, work>;
+struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
+    using Base = Sizer<T, U, Acc, Shape, pass, work>;
+    using Sums = typename Base::Sums;
     using Base::ACROSS, Base::LANES, Base::HELD, Base::BUSY, Base::args, Base::task, Base::column, Base::first;
-    using Base::count, Base::whole, Base::skips, Base::bias, Base::skip, Base::x, Base::delta, Base::z, Base::y;
-    using Base::step_size, Base::raw_x, Base::raw_delta, Base::raw_B, Base::raw_C, Base::has;
+    using Base::count, Base::whole, Base::skips, Base::x, Base::delta, Base::y, Base::tiles;
+    using Base::step_size, Base::raw_x, Base::raw_B, Base::raw_C, Base::own_of, Base::is_part;
 
     /*
      * Binary digits that four steps must take off a channel's slowest state for it not to be slow.  So many that
      * errors of rough decays last some 60 steps at most, where an anchor would let them last 32; or, as 16 bits do
      * not show more, 1500.
      */
-    static constexpr Acc LASTING = (sizeof(T) > 2 ? Acc(0.75) : Acc(LASTING_16)) * GROUP / STEPS;
-
-    struct alignas(Shape::ACROSS * sizeof(Acc)) Sums {
-        Acc sum[ACROSS];
-    };
-
-    Tiles<Acc, Shape> &tiles;
+    static constexpr Acc LASTING = (sizeof(T) > 2 ? Acc(0.5) : Acc(LASTING_16)) * GROUP / STEPS;
 
     __device__ Producer(const rl_s6_walk_args &walk, const Task &task, Tiles<Acc, Shape> &tiles)
-        : Base(walk, task), tiles(tiles)
+        : Base(walk, task, tiles)
     {
-    }
-
-    /* Step sizes as they were loaded, with their bias. */
-    __device__ void size_steps(Acc (&step)[HELD]) const
-    {
-#pragma unroll
-        for (int k = 0; k < HELD; k++) step[k] = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
-    }
-
-    /* What softplus_rough takes. */
-    __device__ Acc power_of(int k) const
-    {
-        return fma((Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)), LOG2_E, LOG2_E * bias[k % ACROSS]);
-    }
-
-    /* Step sizes where softplus is all there is to do, and results have 16 bits; false where they are of no use. */
-    __device__ bool size_steps_roughly(Acc (&step)[HELD]) const
-    {
-        Acc size = 0;
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            const Acc power = power_of(k);
-            size = fmaxf(size, fabsf(power));
-            step[k] = softplus_rough(power);
-        }
-        if (size <= REACH<T>) return true;
-        size = 0;
-#pragma unroll
-        for (int k = 0; k < HELD; k++) {
-            const Acc value = (Acc)widen(raw_delta[k / ACROSS].get(k % ACROSS)) + bias[k % ACROSS];
-            if (fabsf(power_of(k)) > REACH<T>) step[k] = softplus_of_small(value);
-            size = fmaxf(size, fabsf(value));
-        }
-        return size <= SMALL;
+        this->put_constants(tiles);
     }
 
     __device__ Acc value_of(int k) const
     {
         return widen(raw_x[k / ACROSS].get(k % ACROSS));
-    }
-
-    /* Whether steps or channels of the thread may not exist. */
-    __device__ bool is_part(const Stage &stage) const
-    {
-        return !whole || stage.steps(task) < STEPS;
-    }
-
-    /* Steps and channels that do not exist become δ = δx = 0: they do nothing. */
-    __device__ void leave_out(const Stage &stage, Acc (&step)[HELD])
-    {
-        const int steps = stage.steps(task);
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-            if (first + k / ACROSS >= steps || k % ACROSS >= count) step[k] = 0;
-        if constexpr (work == WHOLE) {
-#pragma unroll
-            for (int s = 0; s < GROUP; s++)
-                if (!has(s, steps)) raw_x[s] = {}; /* of an earlier tile */
-        }
     }
 
     /* Tells the consumers of a channel's tile. */
@@ -133,27 +75,18 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     /* Where a channel's four steps of y are begun.  Nobody else comes here. */
     __device__ Quad<Acc> &begun_of(const Stage &stage, int c) const
     {
-        return tiles.begun[stage.tile & 1][first / GROUP][slot_of(column) ^ c];
+        return tiles.begun[stage.turn][first / GROUP][slot_of(hidden(column)) ^ c];
     }
 
     __device__ void put_skips(const Stage &stage)
     {
+        const Sums skip = own_of(tiles.skip);
 #pragma unroll
         for (int c = 0; c < ACROSS; c++) {
             Quad<Acc> begun;
 #pragma unroll
-            for (int s = 0; s < GROUP; s++) begun.lane[s] = skip[c] * value_of(s * ACROSS + c);
+            for (int s = 0; s < GROUP; s++) begun.lane[s] = skip.sum[c] * value_of(s * ACROSS + c);
             begun_of(stage, c) = begun;
-        }
-    }
-
-    /* The same bits as from the usual way for whatever that would take. */
-    __device__ void any_soft(Acc &step, Acc raw, Acc more) const
-    {
-        step_size.any_soft(step);
-        if constexpr (sizeof(T) == 2) {
-            const Acc power = fma(raw, LOG2_E, LOG2_E * more);
-            if (fabsf(power) <= REACH<T>) step = softplus_rough(power);
         }
     }
 
@@ -171,11 +104,11 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
             if (first + s < steps && c < count) {
                 const int64_t back = STEPS - s;
                 const Acc raw = widen(delta[c * args.delta.lane - back * args.delta.step]);
-                const Acc more = c == 0 ? bias[0] : bias[ACROSS - 1];
+                const Acc more = (&tiles.bias[column])[c];
                 step[0] = raw + more;
                 value = widen(x[c * args.x.lane - back * args.x.step]);
                 if constexpr (work == WHOLE)
-                    any_soft(step[0], raw, more);
+                    this->any_soft(step[0], raw, more);
                 else
                     step_size.any(step);
             }
@@ -217,12 +150,12 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         if constexpr (sizeof(Acc) == 4) {
             Acc step[HELD];
             if constexpr (sizeof(T) == 2 && work == WHOLE) {
-                usual = size_steps_roughly(step);
+                usual = this->size_steps_roughly(step);
             } else {
-                size_steps(step);
+                this->size_steps(step);
                 usual = work == WHOLE ? step_size.usual_soft(step) : step_size.usual(step);
             }
-            if (is_part(stage)) leave_out(stage, step);
+            if (is_part(stage)) this->leave_out(stage, step);
             usual = put_pairs(stage, step) && usual;
             put_sums(stage, step);
             if (sizeof(T) == 4 && usual) note_repeats(stage, step);
@@ -263,7 +196,7 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     __device__ Quad<Acc> add_up(const Stage &stage, int parity, int c) const
     {
         const auto &part = tiles.y[parity][first / GROUP];
-        const int slot = slot_of(column) ^ c;
+        const int slot = slot_of(hidden(column)) ^ c;
         Quad<Acc> sum = part[0][slot];
 #pragma unroll
         for (int lane = 1; lane < LANES; lane++) add_to(sum, part[lane][slot]);
@@ -274,7 +207,9 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
         Few<T, ACROSS> gates[GROUP];
+        const T *z = (const T *)tiles.gates[threadIdx.x];
         this->fetch_steps(gates, z, args.z, this->paces.z, steps);
+        tiles.gates[threadIdx.x] = z;
         gate_sums(gates, sum);
     }
 
@@ -303,9 +238,10 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
         round_sums(sum, out);
         if constexpr (work == WHOLE) {
             T *to = y;
+            const int there = this->steps_there(steps);
 #pragma unroll
             for (int s = 0; s < GROUP; s++, to = Base::after_bytes(to, this->paces.y.step))
-                if (has(s, steps)) *(Few<T, ACROSS> *)to = out[s];
+                if (s < there) *(Few<T, ACROSS> *)to = out[s];
             y = Base::after_bytes(y, this->paces.y.tile);
         } else {
             T *to = y;
@@ -337,7 +273,34 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
             return;
         }
         if (args.z.data) pass_gate(steps, sum);
-        write(steps, sum);
+        if (BUSY && stage.tile + 1 < task.tiles)
+            write(STEPS, sum); /* as in fetch */
+        else
+            write(steps, sum);
+    }
+
+    /*
+     * Of whole work, round k prepares tile k, fetches tile k + 1 and collects y of tile k - 2, while the consumers
+     * are at tile k - 1.  All that a round has to know is its number.  What is asked for without being brought near
+     * first is given the time of a collection, for compilers wait for it as soon as there is a branch.
+     */
+    __device__ void run_whole()
+    {
+        constexpr bool FAR = !Base::LOOKS;
+        if (task.tiles > 0) this->fetch(Stage());
+        block_barrier(Shape::THREADS); /* the flags are clear, and the task before has left the tiles */
+        Stage next;
+#pragma unroll 1
+        for (;; next.advance(1)) {
+            const Stage after = {next.tile + 1}, behind = {next.tile - 2, 0, next.turn == 2 ? 0 : next.turn + 1};
+            const int parity = next.tile & 1;
+            if (!FAR && pass == FULL && next.tile >= 2) collect(behind, parity);
+            if (next.tile < task.tiles) prepare(next, parity);
+            if (after.tile < task.tiles) this->fetch(after);
+            if (FAR && pass == FULL && next.tile >= 2) collect(behind, parity);
+            if (next.tile > task.tiles) return;
+            block_barrier(Shape::THREADS); /* the tile is prepared, the one before used up, and its y complete */
+        }
     }
 
     /*
@@ -347,22 +310,26 @@ struct Producer : Fetcher<T, U, Acc, Shape, pass, work> {
      */
     __device__ void run()
     {
+        if constexpr (work == WHOLE) {
+            run_whole();
+            return;
+        }
         const int panels = work == WHOLE ? 1 : args.panels, threads = work == WHOLE ? Shape::THREADS : blockDim.x;
         Stage behind, next, after;
         int parity = 1; /* of stages `next` and `behind` */
 #pragma unroll 1
         for (int early = 3;; early -= early > 0, parity ^= 1) { /* rounds until there is a y to collect */
-            if (early == 0) {
-                if (pass == FULL) collect(behind, parity); /* before the next tile's D x takes its place */
-                behind.advance(panels);
-            }
             if (early < 3 && next.tile < task.tiles) {
                 prepare(next, parity);
                 next.advance(panels);
             }
             if (after.tile < task.tiles) {
-                this->fetch(after);
+                this->fetch(after); /* what follows does not wait for it */
                 after.advance(panels);
+            }
+            if (early == 0) {
+                if (pass == FULL) collect(behind, parity);
+                behind.advance(panels);
             }
             if (early < 2 && behind.tile == task.tiles) return;
             /* First: the flags are clear, and the task before has left the tiles.  Then: a stage is prepared.  From

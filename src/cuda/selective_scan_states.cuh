@@ -9,10 +9,9 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
 
     const rl_s6_args &args;
     const Task &task;
-    int column;  /* channel of the block */
-    int lane;    /* of the channel: states OWN lane .. OWN (lane + 1) - 1 of a panel */
-    bool exists; /* the channel does */
-    int64_t channel;
+    int column;            /* channel of the block */
+    int lane;              /* of the channel: states OWN lane .. OWN (lane + 1) - 1 of a panel */
+    bool exists;           /* the channel does */
     int own;               /* states of the panel that exist */
     Acc h[OWN], rate[OWN]; /* rate: A log2(e), for rough_decay */
     bool decays;           /* no A is above 0 */
@@ -23,7 +22,12 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
         column = thread / 32 * Shape::WARP_CHANNELS + in_warp % 2 + in_warp / (2 * LANES) * 2;
         lane = in_warp / 2 % LANES;
         exists = work == WHOLE || column < task.channels;
-        channel = task.channel + column;
+    }
+
+    /* Of the tensors. */
+    __device__ int64_t channel() const
+    {
+        return task.channel + hidden(column);
     }
 
     __device__ int64_t state_of(int panel, int k) const
@@ -38,7 +42,7 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
 
     __device__ Acc load_A(int panel, int k) const
     {
-        const int64_t at = channel * args.A_channel + state_of(panel, k) * args.A_state;
+        const int64_t at = channel() * args.A_channel + state_of(panel, k) * args.A_state;
         return has(panel, k) ? finite_range(((const Acc *)args.A)[at]) : Acc(0);
     }
 
@@ -60,7 +64,7 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
     __device__ Acc *kept(int panel) const
     {
         Acc *base = (Acc *)(pass == SUMMARY ? args.local : args.carry);
-        return base + carry_index(args, task.piece, channel) * args.states + state_of(panel, 0);
+        return base + carry_index(args, task.piece, channel()) * args.states + state_of(panel, 0);
     }
 
     /*
@@ -69,7 +73,7 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
      */
     __device__ int64_t place_of(const rl_s6_state &states, int panel) const
     {
-        int64_t sequence = task.piece.sequence, its_channel = channel;
+        int64_t sequence = task.piece.sequence, its_channel = channel();
         hide(sequence, its_channel);
         return sequence * states.sequence + its_channel * states.channel + state_of(panel, 0) * states.state;
     }
@@ -109,8 +113,8 @@ template <typename Acc, typename Shape, Pass pass, Work work> struct OwnStates {
     {
         const rl_s6_state &init = args.h_init, &final = args.h_final;
         for (int64_t state = lane; final.data && exists && state < args.states; state += LANES) {
-            int64_t to = task.piece.sequence * final.sequence + channel * final.channel + state * final.state;
-            int64_t from = task.piece.sequence * init.sequence + channel * init.channel + state * init.state;
+            int64_t to = task.piece.sequence * final.sequence + channel() * final.channel + state * final.state;
+            int64_t from = task.piece.sequence * init.sequence + channel() * init.channel + state * init.state;
             if (!init.data)
                 store_any(final.data, final.dtype, to, Acc(0));
             else if (init.dtype != final.dtype)
