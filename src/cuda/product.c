@@ -167,7 +167,6 @@ static bool is_rough(const rl_step_sum *sum)
 static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
 {
     const rill_tensor *a = &sum->a;
-    const int64_t groups = a->dtype == RILL_BF16 ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
     rl_product_args p = {.a = rows_of(a),
                          .b = sum->g,
                          .parts = sum->parts,
@@ -178,7 +177,7 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
                          .b_row = sum->g_row};
     const int columns = columns_of_block(p.columns, tiles);
     p.column_blocks = rl_quotient_up(p.columns, columns);
-    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * groups : RL_PRODUCT_ROWS);
+    p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * RL_PARTS_GROUPS_OVER_STEPS : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
     const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks),

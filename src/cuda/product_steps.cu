@@ -2,12 +2,13 @@
  * Sums over steps by the units for bfloat16, as product_parts.cuh has them:  out[row, column] = Σ_k a[k, row] b[k,
  * column], in parts of the steps.
  *
- *              96 or 144 columns      A block's two groups (of bfloat16 four) have 64 rows each.  Both factors lie
+ *              96 or 144 columns      A block's two groups have 64 rows each.  Both factors lie
  *                +----------+         with their lanes next to each other, and so they stay, in lines of 64 lanes
  *       64 rows  |   tile   | group 0 which the units take turned.  A chunk of 32 steps is copied into shared memory
  *                +----------+         some chunks ahead: bfloat16 to where the units find it, floats to where the
  *       64 rows  |   tile   | group 1 thread that has copied them will split them into planes.  Of planes there are
- *                +----------+         two slots: while one is multiplied, the next one is filled.
+ *                +----------+         two slots: while one is multiplied, the next one is filled, by a group that
+ * does nothing else, for who brings products on their way must wait for the units.
  *
  * Of float32 each chunk begins at zero, and is added to the sum with rounding, since the units cut off what they add.
  * With two parts, what is cut off in a few thousand steps does no harm.
@@ -32,17 +33,17 @@ using product_parts::TILE;
 namespace
 {
 
+constexpr int GROUPS = RL_PARTS_GROUPS_OVER_STEPS, ROWS = GROUPS * TILE;
 template <typename T> constexpr bool IS_BRAIN = std::is_same<T, bf16>::value;
-template <typename T> constexpr int GROUPS = IS_BRAIN<T> ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
-template <typename T> constexpr int THREADS = GROUPS<T> * 128;
-template <typename T> constexpr int ROWS = GROUPS<T> *TILE;
+template <typename T> constexpr int MOVERS = IS_BRAIN<T> ? 256 : 128; /* threads: products of bfloat16 are fewer */
+template <typename T> constexpr int THREADS = GROUPS * 128 + MOVERS<T>;
 
 constexpr int LINE = 64;                                     /* lanes */
 constexpr int ATOM = 8 * LINE * 2, PANEL = CHUNK * LINE * 2; /* bytes: of 8 steps, of all */
 constexpr int SLOTS = 2, MOST_AHEAD = 4;                     /* chunks on their way */
 
 /*
- * A unit is 16 bytes of global memory: lanes of one step.  A thread has units of one step only, and shares it with
+ * A unit is 16 bytes of global memory: lanes of one step.  A mover has units of one step only, and shares it with
  * others.  The steps of a warp are such that, exchanged, their units fall into different banks.
  */
 template <typename T, int LANES, int THREAD_COUNT> struct Units {
@@ -55,7 +56,7 @@ template <typename T, int LANES, int THREAD_COUNT> struct Units {
 
     __device__ static int first()
     {
-        return threadIdx.x % ACROSS * EACH;
+        return threadIdx.x % ACROSS * EACH; /* movers are the last of a number of warps */
     }
     __device__ static bool has(int i)
     {
@@ -63,13 +64,13 @@ template <typename T, int LANES, int THREAD_COUNT> struct Units {
     }
     __device__ static int step()
     {
-        const int i = threadIdx.x / ACROSS;
+        const int i = threadIdx.x % THREAD_COUNT / ACROSS;
         return ACROSS == 8 ? (i & ~6) | (i & 2) << 1 | (i & 4) >> 1 : i;
     }
     /* Where it waits. */
     __device__ static unsigned char *place(unsigned char *units, int i)
     {
-        return units + (i * THREAD_COUNT + threadIdx.x) * 16;
+        return units + (i * THREAD_COUNT + threadIdx.x % THREAD_COUNT) * 16;
     }
 };
 
@@ -131,8 +132,8 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
     static constexpr int COUNT = parts_of<T, PARTS>, WORDS = (COLUMNS / 2 + 31) / 32;
     static constexpr bool ROUNDS = PARTS == 3;  /* what is added up of a chunk */
     static constexpr bool DIRECT = IS_BRAIN<T>; /* a needs no splitting */
-    using A = Planes<T, ROWS<T>, COUNT, THREADS<T>>;
-    using B = Planes<float, COLUMNS, PARTS, THREADS<T>>;
+    using A = Planes<T, ROWS, COUNT, MOVERS<T>>;
+    using B = Planes<float, COLUMNS, PARTS, MOVERS<T>>;
     using MineA = typename A::Mine;
     using MineB = typename B::Mine;
 
@@ -157,7 +158,7 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
     {
         const int64_t block = blockIdx.x / p.column_blocks, chunks = (p.inner + CHUNK - 1) / CHUNK;
         part = block / p.row_blocks;
-        row0 = block % p.row_blocks * ROWS<T>;
+        row0 = block % p.row_blocks * ROWS;
         column0 = blockIdx.x % p.column_blocks * COLUMNS;
         begin = chunks * part / p.part_count * CHUNK;
         end = min(chunks * (part + 1) / p.part_count * CHUNK, p.inner);
@@ -198,7 +199,7 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 
     __device__ void copy_a(unsigned char *to)
     {
-        const int rows = next < end ? (int)min(p.rows - row0, (int64_t)ROWS<T>) - MineA::first() : 0;
+        const int rows = next < end ? (int)min(p.rows - row0, (int64_t)ROWS) - MineA::first() : 0;
         if (!p.a.even && next < end)
             from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + offset_of(p, p.a, next);
 #pragma unroll
@@ -281,25 +282,44 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         __syncthreads(); /* the chunk is complete, and nobody multiplies with the one before any more */
     }
 
-    __device__ void run()
+    /* The movers' way through the chunks, and that of the groups that multiply. */
+    __device__ void move()
     {
-#pragma unroll
-        for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
-#pragma unroll
-        for (int i = 0; ROUNDS && i < COLUMNS / 2; i++) total[i] = 0;
         for (int i = 0; i < AHEAD; i++) copy();
         put(0);
         copy();
         publish();
         int slot = 0;
+        for (int64_t k = begin; k < end; k += CHUNK) {
+            slot ^= 1;
+            put(slot);
+            copy();
+            publish();
+        }
+    }
+
+    __device__ void add_up()
+    {
+#pragma unroll
+        for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
+#pragma unroll
+        for (int i = 0; ROUNDS && i < COLUMNS / 2; i++) total[i] = 0;
+        publish();
+        int slot = 0;
         for (int64_t k = begin; k < end; k += CHUNK, slot ^= 1) {
             multiply(slot, !ROUNDS && k > begin);
-            put(slot ^ 1);
-            copy();
             finish();
             publish();
         }
         store();
+    }
+
+    __device__ void run()
+    {
+        if (threadIdx.x >= GROUPS * 128)
+            move();
+        else
+            add_up();
     }
 
     __device__ float result(int i) const
@@ -354,7 +374,7 @@ __global__ void __launch_bounds__(THREADS<T>, 1) steps_kernel(const __grid_const
 
 template <typename T, int COLUMNS, int PARTS> rl_product_kernel_of pick()
 {
-    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), Sum<T, COLUMNS, PARTS>::SHARED, THREADS<T>, ROWS<T>,
+    return {kernel_address<steps_kernel<T, COLUMNS, PARTS>>(), Sum<T, COLUMNS, PARTS>::SHARED, THREADS<T>, ROWS,
             COLUMNS};
 }
 
