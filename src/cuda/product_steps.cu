@@ -282,6 +282,11 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         __syncthreads(); /* the chunk is complete, and nobody multiplies with the one before any more */
     }
 
+    __device__ int chunks() const
+    {
+        return begin < end ? (int)((end - begin + CHUNK - 1) / CHUNK) : 0;
+    }
+
     /* The movers' way through the chunks, and that of the groups that multiply. */
     __device__ void move()
     {
@@ -289,10 +294,8 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         put(0);
         copy();
         publish();
-        int slot = 0;
-        for (int64_t k = begin; k < end; k += CHUNK) {
-            slot ^= 1;
-            put(slot);
+        for (int chunk = 0; chunk < chunks(); chunk++) {
+            put((chunk + 1) % SLOTS);
             copy();
             publish();
         }
@@ -305,9 +308,8 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 #pragma unroll
         for (int i = 0; ROUNDS && i < COLUMNS / 2; i++) total[i] = 0;
         publish();
-        int slot = 0;
-        for (int64_t k = begin; k < end; k += CHUNK, slot ^= 1) {
-            multiply(slot, !ROUNDS && k > begin);
+        for (int chunk = 0; chunk < chunks(); chunk++) {
+            multiply(chunk % SLOTS, !ROUNDS && chunk > 0);
             finish();
             publish();
         }
@@ -341,14 +343,16 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 
     __device__ void store() const
     {
-        float *out = (float *)p.parts + part * p.columns * p.rows;
         const int64_t row = row0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
         const int64_t column = column0 + threadIdx.x % 4 * 2;
+        const int rows = (int)min(p.rows - row, (int64_t)ROWS),
+                  columns = (int)min(p.columns - column, (int64_t)COLUMNS);
+        float *const out = (float *)p.parts + (part * p.columns + column) * p.rows + row;
         uint32_t again[WORDS] = {};
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) {
-            const int64_t r = row + i / 2 % 2 * 8, c = column + i / 4 * 8 + i % 2;
-            if (c >= p.columns || r >= p.rows) continue;
+            const int r = i / 2 % 2 * 8, c = i / 4 * 8 + i % 2;
+            if (c >= columns || r >= rows) continue;
             out[c * p.rows + r] = result(i);
             if (!is_finite(result(i))) again[i / 32] |= 1u << (i % 32);
         }
@@ -356,9 +360,8 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         for (int word = 0; word < WORDS; word++) {
 #pragma unroll 1
             for (uint32_t left = again[word]; left; left &= left - 1) {
-                const int i = 32 * word + __ffs((int)left) - 1;
-                const int64_t r = row + i / 2 % 2 * 8, c = column + i / 4 * 8 + i % 2;
-                out[c * p.rows + r] = sum_plainly(r, c);
+                const int i = 32 * word + __ffs((int)left) - 1, r = i / 2 % 2 * 8, c = i / 4 * 8 + i % 2;
+                out[c * p.rows + r] = sum_plainly(row + r, column + c);
             }
         }
     }
