@@ -55,7 +55,8 @@ enum {
     RL_PARTS_CHUNK = 32, /* of k */
     RL_PARTS_GROUPS = 3, /* of a block */
     RL_PARTS_GROUPS_OVER_STEPS = 2,
-    RL_PARTS_SLIM = 64, /* columns of a block: not over steps, */
+    RL_PARTS_GROUPS_OVER_STEPS_16 = 4, /* of bfloat16 */
+    RL_PARTS_SLIM = 64,                /* columns of a block: not over steps, */
     RL_PARTS_BROAD = 128,
     RL_PARTS_NARROW = 96, /* both, */
     RL_PARTS_WIDE = 144   /* over steps */
