@@ -167,7 +167,8 @@ static bool is_rough(const rl_step_sum *sum)
 static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, bool tiles)
 {
     const rill_tensor *a = &sum->a;
-    const int64_t groups = a->dtype == RILL_BF16 ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
+    const bool brain = a->dtype == RILL_BF16;
+    const int64_t groups = brain ? RL_PARTS_GROUPS_OVER_STEPS_16 : RL_PARTS_GROUPS_OVER_STEPS;
     rl_product_args p = {.a = rows_of(a),
                          .b = sum->g,
                          .parts = sum->parts,
@@ -181,8 +182,9 @@ static rl_product_args cut(const rill_context *context, const rl_step_sum *sum, 
     p.row_blocks = rl_quotient_up(p.rows, tiles ? RL_PARTS_TILE * groups : RL_PRODUCT_ROWS);
     const int64_t bytes =
         rl_most(1, p.rows * p.columns * (int64_t)(a->dtype == RILL_F64 ? sizeof(double) : sizeof(float)));
-    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks),
-                  wanted = rl_cuda_state_of(context)->sms / blocks;
+    const int64_t at_once = tiles && is_rough(sum) && !brain && columns == RL_PARTS_NARROW ? 2 : 1; /* blocks */
+    const int64_t blocks = rl_most(1, p.column_blocks * p.row_blocks);
+    const int64_t wanted = rl_cuda_state_of(context)->sms * at_once / blocks;
     p.part_count = rl_least(rl_least(wanted, p.inner / LEAST_STEPS), rl_least(MOST_PARTS, PART_BYTES / bytes));
     p.part_count = rl_most(1, p.part_count);
     return p;

@@ -108,27 +108,25 @@ template <typename Way> struct Group {
         return p.out.wide && p.out.dtype != RILL_F64 && (p.add.wide || !p.add.data) && p.columns % 4 == 0;
     }
 
+    /* What is to be added to a half of the thread's rows is on its way all at a time. */
     __device__ void store_fours(int64_t row, int half) const
     {
-        constexpr int FOURS = COLUMNS / 16, BATCH = FOURS % 4 == 0 ? 4 : FOURS; /* on their way at a time */
+        constexpr int FOURS = COLUMNS / 16;
         const int64_t first = column_of(2 * half), to = offset_of(p, p.out, row) + first;
         const int left = (int)min(p.columns - first, (int64_t)COLUMNS);
-        const float *more = p.add.data ? (const float *)p.add.data + offset_of(p, p.add, row) + first : nullptr;
+        Quad<float> four[FOURS] = {};
+        if (p.add.data) {
+            const float *more = (const float *)p.add.data + offset_of(p, p.add, row) + first;
 #pragma unroll
-        for (int begin = 0; begin < FOURS; begin += BATCH) {
-            Quad<float> four[BATCH];
+            for (int j = 0; j < FOURS; j++)
+                if (j * 16 < left) four[j] = *(const Quad<float> *)(more + j * 16);
+        }
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                four[j] = {};
-                if (more && (begin + j) * 16 < left) four[j] = *(const Quad<float> *)(more + (begin + j) * 16);
-            }
+        for (int j = 0; j < FOURS; j++) {
+            const Quad<float> sum = four_of(8 * j + 2 * half);
 #pragma unroll
-            for (int j = 0; j < BATCH; j++) {
-                const Quad<float> sum = four_of(8 * (begin + j) + 2 * half);
-#pragma unroll
-                for (int k = 0; k < 4; k++) four[j].set(k, more ? four[j].get(k) + sum.get(k) : sum.get(k));
-                if ((begin + j) * 16 < left) store_four(to + (begin + j) * 16, four[j]);
-            }
+            for (int k = 0; k < 4; k++) four[j].set(k, four[j].get(k) + sum.get(k));
+            if (j * 16 < left) store_four(to + j * 16, four[j]);
         }
     }
 

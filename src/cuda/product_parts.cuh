@@ -1,7 +1,11 @@
 /*
- * Products of float32 accuracy on the units for bfloat16: a float is the exact sum of three bfloat16 numbers, and of
- * the nine products of two such sums the six large ones are taken (what is left out is below 2^-24 of the product).
- * For gradients of 16-bit data two parts are enough, 2^-16, and one of what is bfloat16; 16-bit data are one part.
+ * Products of float32 accuracy on the units for 16 bits.  Over lanes a float is taken as the sum of two float16
+ * numbers, which leaves out at most its last bit, and of the four products of two such sums the three large ones
+ * (what is left out is below 2^-22 of the product, and near 2^-26 mostly).  Powers of two bring the largest of a
+ * row's chunk, and of a column, near 2^14; sums that are far below what these could make are summed again by
+ * multiply-adds.  Over steps, where rows have no such scale, a float is the exact sum of three bfloat16 numbers, and
+ * of the nine products the six large ones are taken, 2^-24.  For gradients of 16-bit data two parts of bfloat16 are
+ * enough, 2^-16, and one of what is bfloat16; 16-bit data are one part.
  *
  *                     96 columns        A group of 128 threads has a tile of 64 rows.  b is split into planes in
  *                   +----------+        shared memory, 32 of k to a slot, which all groups of the block share: once,
@@ -17,7 +21,7 @@
  *
  *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
  *
- * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds, in order.
+ * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds.
  */
 #ifndef RL_CUDA_PRODUCT_PARTS_CUH
 #define RL_CUDA_PRODUCT_PARTS_CUH
@@ -305,6 +309,12 @@ __device__ inline void load_four(const void *data, int dtype, int64_t at, float 
     }
 }
 
+/* One by one, out of line: code that is run once comes from memory, line by line. */
+__device__ __attribute__((noinline)) inline float load_one(const void *data, int dtype, int64_t at)
+{
+    return load_any<float>(data, dtype, at);
+}
+
 /* What belongs together along k of one of b's columns. */
 template <typename T>
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
@@ -320,7 +330,7 @@ __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], i
 #pragma unroll
     for (int i = 0; i < MINE; i++)
         value[i] = there && k + place_of<T>(i) < p.inner
-                       ? load_any<float>(weight.data, weight.dtype, row + (k + place_of<T>(i)) * weight.lane)
+                       ? load_one(weight.data, weight.dtype, row + (k + place_of<T>(i)) * weight.lane)
                        : 0.0f;
 }
 

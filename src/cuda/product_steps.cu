@@ -3,11 +3,12 @@
  * column], in parts of the steps.
  *
  *              96 or 144 columns      A block's two groups (of bfloat16 four) have 64 rows each.  Both factors lie
- *                +----------+         with their lanes next to each other, and so they stay, in lines of 64 lanes
- *       64 rows  |   tile   | group 0 which the units take turned.  A chunk of 32 steps is copied into shared memory
- *                +----------+         some chunks ahead: bfloat16 to where the units find it, floats to where the
- *       64 rows  |   tile   | group 1 thread that has copied them will split them into planes.  Of planes there are
- *                +----------+         two slots: while one is multiplied, the next one is filled.
+ *                +----------+         with their lanes next to each other, and so they stay: a chunk of 32 steps goes
+ *       64 rows  |   tile   | group 0 from memory through registers, where it is split, into planes of lines of 64
+ *                +----------+         lanes, which the units take turned; bfloat16 of a is copied there as it is,
+ * some 64 rows  |   tile   | group 1 chunks ahead.  There are two slots for what is split: while one is multiplied,
+ *                +----------+         the next chunk, which has come into registers, is put into the other one, and
+ *                                     the one behind it is on its way.
  *
  * Of float32 each chunk begins at zero, and is added to the sum with rounding, since the units cut off what they add.
  * With two parts, what is cut off in a few thousand steps does no harm.
@@ -25,7 +26,6 @@
 using product_parts::CHUNK;
 using product_parts::offset_of;
 using product_parts::parts_of;
-using product_parts::ROOM;
 using product_parts::split;
 using product_parts::TILE;
 
@@ -37,21 +37,22 @@ template <typename T> constexpr int GROUPS = IS_BRAIN<T> ? RL_PARTS_GROUPS_OVER_
 template <typename T> constexpr int THREADS = GROUPS<T> * 128;
 template <typename T> constexpr int ROWS = GROUPS<T> *TILE;
 
-constexpr int LINE = 64;                                     /* lanes */
+constexpr int SLOTS = 2, AHEAD = 4; /* AHEAD: chunks of a that are copied before they are multiplied */
+constexpr int LINE = 64;            /* lanes */
 constexpr int ATOM = 8 * LINE * 2, PANEL = CHUNK * LINE * 2; /* bytes: of 8 steps, of all */
-constexpr int SLOTS = 2, MOST_AHEAD = 4;                     /* chunks on their way */
 
 /*
- * A unit is 16 bytes of global memory: lanes of one step.  A thread has units of one step only, and shares it with
+ * A unit is 16 bytes of global memory: lanes of one step.  A thread has units of one step only, which it shares with
  * others.  The steps of a warp are such that, exchanged, their units fall into different banks.
  */
 template <typename T, int LANES, int THREAD_COUNT> struct Units {
     static constexpr int ACROSS = THREAD_COUNT / CHUNK, EACH = 16 / sizeof(T), NEXT = ACROSS * EACH;
-    static constexpr int COUNT = (LANES + NEXT - 1) / NEXT, BYTES = COUNT * THREAD_COUNT * 16;
+    static constexpr int COUNT = (LANES + NEXT - 1) / NEXT;
 
     struct alignas(16) Unit {
         T lane[EACH];
     };
+    Unit unit[COUNT];
 
     __device__ static int first()
     {
@@ -65,11 +66,6 @@ template <typename T, int LANES, int THREAD_COUNT> struct Units {
     {
         const int i = threadIdx.x / ACROSS;
         return ACROSS == 8 ? (i & ~6) | (i & 2) << 1 | (i & 4) >> 1 : i;
-    }
-    /* Where it waits. */
-    __device__ static unsigned char *place(unsigned char *units, int i)
-    {
-        return units + (i * THREAD_COUNT + threadIdx.x) * 16;
     }
 };
 
@@ -94,15 +90,14 @@ template <typename T, int LANES, int PARTS, int THREAD_COUNT> struct Planes {
     static constexpr int PANELS = (LANES + LINE - 1) / LINE, PLANE = PANELS * PANEL, BYTES = PARTS * PLANE;
     using Mine = Units<T, LANES, THREAD_COUNT>;
 
-    __device__ static unsigned char *place(unsigned char *planes, int lane)
+    __device__ static unsigned char *place(unsigned char *planes, int i)
     {
-        const int step = Mine::step(), in_panel = lane % LINE;
+        const int step = Mine::step(), lane = Mine::first() + i * Mine::NEXT, in_panel = lane % LINE;
         return planes + lane / LINE * PANEL + step * (2 * LINE) + ((in_panel / 8) ^ (step % 8)) * 16 +
                in_panel % 8 * 2;
     }
 
-    /* Splits what has come. */
-    __device__ static void put(unsigned char *planes, unsigned char *units)
+    __device__ static void put(unsigned char *planes, const Mine &mine)
     {
         constexpr int EACH = Mine::EACH;
         struct alignas(EACH * 2) Words {
@@ -111,12 +106,10 @@ template <typename T, int LANES, int PARTS, int THREAD_COUNT> struct Planes {
 #pragma unroll
         for (int i = 0; i < Mine::COUNT; i++) {
             if (!Mine::has(i)) continue;
-            const typename Mine::Unit unit = *(const typename Mine::Unit *)Mine::place(units, i);
             uint32_t word[PARTS][EACH / 2];
-            split_unit<T, PARTS>(unit.lane, word);
-            unsigned char *to = place(planes, Mine::first() + i * Mine::NEXT);
+            split_unit<T, PARTS>(mine.unit[i].lane, word);
 #pragma unroll
-            for (int k = 0; k < PARTS; k++) *(Words *)(to + k * PLANE) = *(const Words *)word[k];
+            for (int k = 0; k < PARTS; k++) *(Words *)(place(planes, i) + k * PLANE) = *(const Words *)word[k];
         }
     }
 
@@ -136,24 +129,22 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
     using MineA = typename A::Mine;
     using MineB = typename B::Mine;
 
-    /* Shared memory: slots of planes, those of a alone, and what is on its way. */
-    static constexpr int SLOT = B::BYTES + (DIRECT ? 0 : A::BYTES), OWN = DIRECT ? A::BYTES : 0;
-    static constexpr int RAW = MineB::BYTES + (DIRECT ? 0 : MineA::BYTES);
-    static constexpr int FITTING = (ROOM - SLOTS * SLOT - 2 * OWN) / (RAW + OWN);
-    static constexpr int AHEAD = FITTING < MOST_AHEAD ? FITTING : MOST_AHEAD, OWN_SLOTS = DIRECT ? AHEAD + 2 : 0;
-    static constexpr int SHARED = SLOTS * SLOT + OWN_SLOTS * OWN + AHEAD * RAW;
-    static_assert(AHEAD >= 2 && SHARED <= ROOM, "chunks are on their way");
+    /* Shared memory: slots of planes, and those of a alone, of which one is multiplied and the others on their way.
+     */
+    static constexpr int SLOT = B::BYTES + (DIRECT ? 0 : A::BYTES), OWN_SLOTS = DIRECT ? AHEAD + 1 : 0;
+    static constexpr int SHARED = SLOTS * SLOT + OWN_SLOTS * A::BYTES;
 
     const rl_product_args &p;
     int64_t row0, column0, part, begin, end; /* steps */
-    int64_t next;                            /* the thread's step of the chunk that is copied next */
+    int64_t next_a;                          /* the thread's step of a that comes next */
     const T *from_a;
-    const float *from_b; /* the thread's first lanes of it */
-    int copied, taken;   /* where it will wait, and what waits longest: 0 to AHEAD - 1 */
-    int own_put, own;    /* where a's planes go next, and where they are multiplied */
+    const float *from_b; /* the thread's first lanes of the step that it fetches next */
+    int own_put, own;    /* where a is copied to next, and where it is multiplied */
+    std::conditional_t<DIRECT, char, MineA> a;
+    MineB b;
     float sum[COLUMNS / 2], total[ROUNDS ? COLUMNS / 2 : 1];
 
-    __device__ explicit Sum(const rl_product_args &p) : p(p), copied(0), taken(0), own_put(0), own(0)
+    __device__ explicit Sum(const rl_product_args &p) : p(p), own_put(0), own(0)
     {
         const int64_t block = blockIdx.x / p.column_blocks, chunks = (p.inner + CHUNK - 1) / CHUNK;
         part = block / p.row_blocks;
@@ -161,9 +152,9 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         column0 = blockIdx.x % p.column_blocks * COLUMNS;
         begin = chunks * part / p.part_count * CHUNK;
         end = min(chunks * (part + 1) / p.part_count * CHUNK, p.inner);
-        next = begin + MineA::step();
-        from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + next * p.a.step;
-        from_b = (const float *)p.b + column0 + MineB::first() + next * p.b_row;
+        next_a = begin + MineA::step();
+        from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + next_a * p.a.step;
+        from_b = (const float *)p.b + column0 + MineB::first() + (begin + MineB::step()) * p.b_row;
     }
 
     __device__ int64_t step_offset(int64_t k) const
@@ -171,81 +162,96 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         return p.a.even ? k * p.a.step : offset_of(p, p.a, k);
     }
 
-    __device__ unsigned char *slot_of(int slot) const
+    __device__ void fetch_b(int64_t k0)
     {
-        return dynamic_shared + slot * SLOT;
-    }
-    __device__ unsigned char *own_slot(int slot) const
-    {
-        return dynamic_shared + SLOTS * SLOT + slot * OWN;
-    }
-    __device__ unsigned char *raw(int which) const
-    {
-        return dynamic_shared + SLOTS * SLOT + OWN_SLOTS * OWN + which * RAW;
-    }
-
-    /* Lanes beyond the last, and steps, are zeros. */
-    __device__ void copy_b(unsigned char *to) const
-    {
-        const int columns = next < end ? (int)min(p.columns - column0, (int64_t)COLUMNS) - MineB::first() : 0;
+        const int columns = (int)min(p.columns - column0, (int64_t)COLUMNS) - MineB::first();
 #pragma unroll
         for (int i = 0; i < MineB::COUNT; i++) {
-            if (!MineB::has(i)) continue;
-            const int left = min(max(columns - i * MineB::NEXT, 0), MineB::EACH);
-            copy_async_16(MineB::place(to, i), left ? from_b + i * MineB::NEXT : (const float *)p.b, left * 4);
-        }
-    }
-
-    __device__ void copy_a(unsigned char *to)
-    {
-        const int rows = next < end ? (int)min(p.rows - row0, (int64_t)ROWS<T>) - MineA::first() : 0;
-        if (!p.a.even && next < end)
-            from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + offset_of(p, p.a, next);
+            b.unit[i] = {};
+            const int left = k0 + MineB::step() < end ? columns - i * MineB::NEXT : 0;
+            if (left >= MineB::EACH) {
+                b.unit[i] = *(const typename MineB::Unit *)(from_b + i * MineB::NEXT);
+            } else { /* what pads a row is nobody's */
 #pragma unroll
-        for (int i = 0; i < MineA::COUNT; i++) {
-            if (!MineA::has(i)) continue;
-            const int lane = MineA::first() + i * MineA::NEXT,
-                      left = min(max(rows - i * MineA::NEXT, 0), MineA::EACH);
-            unsigned char *const place = DIRECT ? A::place(to, lane) : MineA::place(to, i);
-            if (p.a.wide) {
-                copy_async_16(place, left ? from_a + i * MineA::NEXT : (const T *)p.a.data, left * (int)sizeof(T));
-            } else {
-                typename MineA::Unit unit = {};
-#pragma unroll
-                for (int j = 0; j < MineA::EACH; j++)
-                    if (j < left) unit.lane[j] = from_a[(i * MineA::NEXT + j) * p.a.lane];
-                *(typename MineA::Unit *)place = unit;
+                for (int j = 0; j < MineB::EACH - 1; j++)
+                    if (j < left) b.unit[i].lane[j] = from_b[i * MineB::NEXT + j];
             }
         }
-    }
-
-    /* Brings the next chunk on its way. */
-    __device__ void copy()
-    {
-        unsigned char *const to = raw(copied);
-        copied = copied + 1 == AHEAD ? 0 : copied + 1;
-        copy_b(to);
-        copy_a(DIRECT ? own_slot(own_put) : to + MineB::BYTES);
-        if (DIRECT) own_put = own_put + 1 == OWN_SLOTS ? 0 : own_put + 1;
-        close_copies();
-        next += CHUNK;
-        from_a += CHUNK * p.a.step;
         from_b += CHUNK * p.b_row;
     }
 
-    /* Splits the chunk that was copied first; a thread splits its own copies. */
-    __device__ void put(int slot)
+    /* Lanes of a that exist from the thread's first one on, in the step that comes next; where they lie. */
+    __device__ int seek_a()
     {
-        unsigned char *const from = raw(taken);
-        wait_copies<AHEAD - 1>();
-        taken = taken + 1 == AHEAD ? 0 : taken + 1;
-        B::put(slot_of(slot), from);
-        if constexpr (!DIRECT) A::put(slot_of(slot) + B::BYTES, from + MineB::BYTES);
+        if (next_a >= end) return 0;
+        if (!p.a.even) from_a = (const T *)p.a.data + (row0 + MineA::first()) * p.a.lane + offset_of(p, p.a, next_a);
+        return (int)min(p.rows - row0, (int64_t)ROWS<T>) - MineA::first();
+    }
+    __device__ void leave_a()
+    {
+        next_a += CHUNK;
+        from_a += CHUNK * p.a.step;
+    }
+    __device__ typename MineA::Unit load_a(int i, int rows) const
+    {
+        typename MineA::Unit unit = {};
+        if (p.a.wide && rows - i * MineA::NEXT >= MineA::EACH)
+            return *(const typename MineA::Unit *)(from_a + i * MineA::NEXT);
+#pragma unroll
+        for (int j = 0; j < MineA::EACH; j++)
+            if (i * MineA::NEXT + j < rows) unit.lane[j] = from_a[(i * MineA::NEXT + j) * p.a.lane];
+        return unit;
+    }
+
+    __device__ void fetch_a()
+    {
+        const int rows = seek_a();
+#pragma unroll
+        for (int i = 0; i < MineA::COUNT; i++) a.unit[i] = load_a(i, rows);
+        leave_a();
+    }
+
+    /* Lanes beyond the last, and steps, are zeros. */
+    __device__ void copy_a()
+    {
+        const int rows = seek_a();
+        unsigned char *const to = own_slot(own_put);
+        own_put = own_put + 1 == OWN_SLOTS ? 0 : own_put + 1;
+#pragma unroll
+        for (int i = 0; i < MineA::COUNT; i++) {
+            const int left = min(max(rows - i * MineA::NEXT, 0), MineA::EACH);
+            if (p.a.wide)
+                copy_async_16(A::place(to, i), left ? from_a + i * MineA::NEXT : (const T *)p.a.data,
+                              left * (int)sizeof(T));
+            else
+                *(typename MineA::Unit *)A::place(to, i) = load_a(i, rows);
+        }
+        close_copies();
+        leave_a();
+    }
+
+    __device__ void fetch(int64_t k0)
+    {
+        fetch_b(k0);
+        if constexpr (!DIRECT) fetch_a();
+    }
+
+    __device__ static unsigned char *own_slot(int slot)
+    {
+        return dynamic_shared + SLOTS * SLOT + slot * A::BYTES;
+    }
+
+    __device__ void put(int slot) const
+    {
+        unsigned char *const planes = dynamic_shared + slot * SLOT;
+        B::put(planes, b);
+        if constexpr (!DIRECT) A::put(planes + B::BYTES, a);
     }
 
     __device__ void multiply(int slot, bool adds)
     {
-        const unsigned char *const b = slot_of(slot), *const a = DIRECT ? own_slot(own) : b + B::BYTES;
+        const unsigned char *const from_b = dynamic_shared + slot * SLOT;
+        const unsigned char *const from_a = DIRECT ? own_slot(own) : from_b + B::BYTES;
         const int group = threadIdx.x / 128;
         if (DIRECT) own = own + 1 == OWN_SLOTS ? 0 : own + 1;
         hold(sum);
@@ -258,8 +264,8 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 #pragma unroll
                     for (int i = COUNT - 1; i >= 0; i--) {
                         if (order < i) continue;
-                        product_of_tiles<BF16, COLUMNS, true, true>(sum, A::describe(a, i, group, product),
-                                                                    B::describe(b, order - i, 0, product), adds);
+                        product_of_tiles<BF16, COLUMNS, true, true>(sum, A::describe(from_a, i, group, product),
+                                                                    B::describe(from_b, order - i, 0, product), adds);
                         adds = true;
                     }
         }
@@ -277,6 +283,7 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 
     __device__ void publish() const
     {
+        if constexpr (DIRECT) wait_copies<AHEAD - 1>();
         shared_publish();
         __syncthreads(); /* the chunk is complete, and nobody multiplies with the one before any more */
     }
@@ -287,15 +294,17 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         for (int i = 0; i < COLUMNS / 2; i++) sum[i] = 0;
 #pragma unroll
         for (int i = 0; ROUNDS && i < COLUMNS / 2; i++) total[i] = 0;
-        for (int i = 0; i < AHEAD; i++) copy();
+        for (int i = 0; DIRECT && i < AHEAD; i++) copy_a();
+        fetch(begin);
         put(0);
-        copy();
+        fetch(begin + CHUNK);
         publish();
         int slot = 0;
         for (int64_t k = begin; k < end; k += CHUNK, slot ^= 1) {
             multiply(slot, !ROUNDS && k > begin);
             put(slot ^ 1);
-            copy();
+            if constexpr (DIRECT) copy_a();
+            fetch(k + 2 * CHUNK);
             finish();
             publish();
         }
@@ -321,14 +330,16 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
 
     __device__ void store() const
     {
-        float *out = (float *)p.parts + part * p.columns * p.rows;
         const int64_t row = row0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
         const int64_t column = column0 + threadIdx.x % 4 * 2;
+        const int rows = (int)min(p.rows - row, (int64_t)ROWS<T>),
+                  columns = (int)min(p.columns - column, (int64_t)COLUMNS);
+        float *const out = (float *)p.parts + (part * p.columns + column) * p.rows + row;
         uint32_t again[WORDS] = {};
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) {
-            const int64_t r = row + i / 2 % 2 * 8, c = column + i / 4 * 8 + i % 2;
-            if (c >= p.columns || r >= p.rows) continue;
+            const int r = i / 2 % 2 * 8, c = i / 4 * 8 + i % 2;
+            if (c >= columns || r >= rows) continue;
             out[c * p.rows + r] = result(i);
             if (!is_finite(result(i))) again[i / 32] |= 1u << (i % 32);
         }
@@ -336,16 +347,20 @@ template <typename T, int COLUMNS, int PARTS> struct Sum {
         for (int word = 0; word < WORDS; word++) {
 #pragma unroll 1
             for (uint32_t left = again[word]; left; left &= left - 1) {
-                const int i = 32 * word + __ffs((int)left) - 1;
-                const int64_t r = row + i / 2 % 2 * 8, c = column + i / 4 * 8 + i % 2;
-                out[c * p.rows + r] = sum_plainly(r, c);
+                const int i = 32 * word + __ffs((int)left) - 1, r = i / 2 % 2 * 8, c = i / 4 * 8 + i % 2;
+                out[c * p.rows + r] = sum_plainly(row + r, column + c);
             }
         }
     }
 };
 
+/* Of a multiprocessor. */
 template <typename T, int COLUMNS, int PARTS>
-__global__ void __launch_bounds__(THREADS<T>, 1) steps_kernel(const __grid_constant__ rl_product_args p)
+constexpr int BLOCKS = !IS_BRAIN<T> && COLUMNS == RL_PARTS_NARROW && PARTS == 2 ? 2 : 1;
+
+template <typename T, int COLUMNS, int PARTS>
+__global__ void __launch_bounds__(THREADS<T>, BLOCKS<T, COLUMNS, PARTS>)
+    steps_kernel(const __grid_constant__ rl_product_args p)
 {
     let_later_start();
     await_earlier();
