@@ -8,9 +8,7 @@
 
 #include "s6_back_args.h"
 
-enum { RL_S6_BACK_SUMMARY_SHARES = 2 }; /* blocks for each of the walk back: what has its own barriers waits less */
-
-/* The tensors as the copy engine brings spans of two tiles of them, of a share's channels or of a panel of states. */
+/* The tensors as the copy engine brings spans of two tiles of them, of a block's channels or of a panel of states. */
 typedef struct rl_s6_back_copies {
     CUtensorMap delta, x, dy, z, B, C;
 } rl_s6_back_copies;

@@ -35,7 +35,7 @@ bool rl_s6_back_describe(rill_context *context, const rl_s6_back_args *args, rl_
 {
     const rl_s6_args *scan = &args->scan;
     const int64_t unit = args->form == RL_S6_BACK_NEAT_F32 ? 4 : 8, channels = scan->channels, states = scan->states;
-    const int64_t wide = scan->block_channels / RL_S6_BACK_SUMMARY_SHARES, all = args->groups * states;
+    const int64_t wide = scan->block_channels, all = args->groups * states;
     const bool packed = args->groups == 1 || (scan->B.group == states && scan->C.group == states);
     if (args->form != RL_S6_BACK_NEAT_F32 && args->form != RL_S6_BACK_NEAT_BF16) return false;
     if (!scan->softplus || args->clamps) return false;

@@ -21,8 +21,7 @@ using namespace selective_scan_back;
 namespace
 {
 
-constexpr int SHARES = RL_S6_BACK_SUMMARY_SHARES;
-constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS / SHARES, WARP_COLUMNS = 8;
+constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
 constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
 constexpr int PART = 4; /* steps whose δ and du are read at a time */
 static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
@@ -31,15 +30,15 @@ static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four c
 
 template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gated> {
     using Base = Stager<T, U, gated>;
-    using Base::args, Base::chunk, Base::block, Base::before, Base::tiles, Base::split, Base::backs, Base::stage_of;
+    using Base::args, Base::chunk, Base::block, Base::tiles, Base::split, Base::backs, Base::stage_of;
 
     int lane, order, column;
     float rate[STATES], h[STATES], back[STATES], deltas;
     float *kept, *sums; /* of the tile that is walked */
 
-    __device__ Summary(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block, int share,
+    __device__ Summary(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block,
                        Tiles<T, U> &tiles)
-        : Base(args, chunk, block, share, tiles), h{}, back{}, deltas(0)
+        : Base(args, chunk, block, tiles), h{}, back{}, deltas(0)
     {
         const int in_warp = threadIdx.x & 31;
         lane = in_warp / 2 % LANES;
@@ -109,12 +108,12 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     /* Numbers from row to row of such, and the thread's first. */
     __device__ int64_t row_size() const
     {
-        return args.scan.blocks * SHARES * blockDim.x * STATES;
+        return args.scan.blocks * blockDim.x * STATES;
     }
     __device__ int64_t place(int64_t row) const
     {
-        const int at = before + column, own = (at / WARP_COLUMNS & 1) ^ lane / 2;
-        const int thread = at / WARP * 32 + (int)(threadIdx.x & 31), threads = SHARES * (int)blockDim.x / OWN;
+        const int own = (column / WARP_COLUMNS & 1) ^ lane / 2, threads = (int)blockDim.x / OWN;
+        const int thread = column / WARP * 32 + (int)(threadIdx.x & 31);
         return row * row_size() + ((block.number * OWN + own) * threads + thread) * STATES;
     }
 
@@ -223,7 +222,7 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
 };
 
 template <typename T, typename U, bool gated>
-__global__ void __launch_bounds__(THREADS_OF_ALL, 3 * SHARES)
+__global__ void __launch_bounds__(THREADS_OF_ALL, 3)
     summary_kernel(const __grid_constant__ rl_s6_back_summary_args args)
 {
     Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
@@ -235,18 +234,13 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3 * SHARES)
     await_earlier();
     let_later_start();
     const int64_t pieces = args.back.scan.sequences * args.back.scan.blocks;
-    for (int64_t task = blockIdx.x; task < args.back.scan.tasks * SHARES; task += gridDim.x) {
+    for (int64_t task = blockIdx.x; task < args.back.scan.tasks; task += gridDim.x) {
         /* The first chunks, which are less work, come last. */
-        const int share = (int)(task % SHARES);
-        const int64_t chunks_before = task / SHARES / pieces, piece = task / SHARES - chunks_before * pieces;
+        const int64_t chunks_before = task / pieces, piece = task - chunks_before * pieces;
         const int64_t sequence = piece / args.back.scan.blocks;
-        const Block whole = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
+        const Block block = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
         const Chunk chunk = locate_chunk(args.back.scan, sequence, args.back.scan.chunks - 1 - chunks_before);
-        const int columns = args.back.scan.block_channels / SHARES, before = share * columns;
-        Block block = whole;
-        block.channel += before;
-        block.channels = max(0, min(columns, whole.channels - before));
-        Summary<T, U, gated>(args, chunk, block, share, tiles).run(parity);
+        Summary<T, U, gated>(args, chunk, block, tiles).run(parity);
         __syncthreads(); /* before the next task clears the notes */
     }
 }

@@ -42,16 +42,14 @@ template <typename T, typename U, bool gated> struct Stager {
     const rl_s6_back_args &args;
     const rl_s6_back_copies &copies;
     const Chunk &chunk;
-    const Block &block;        /* a share of one */
-    const int before, columns; /* channels of shares before it; of this one, at most */
+    const Block &block;
+    const int columns; /* channels of a block, at most */
     Tiles<T, U> &tiles;
     bool split, backs; /* there are chunks; this one's way back is wanted */
     int pair, quad;    /* the thread's steps, its first channel */
 
-    __device__ Stager(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block, int share,
-                      Tiles<T, U> &tiles)
-        : args(args.back), copies(args.copies), chunk(chunk), block(block),
-          before(share * args.back.scan.block_channels / SHARES), columns(args.back.scan.block_channels / SHARES),
+    __device__ Stager(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block, Tiles<T, U> &tiles)
+        : args(args.back), copies(args.copies), chunk(chunk), block(block), columns(args.back.scan.block_channels),
           tiles(tiles), split(args.back.scan.chunks > 1)
     {
         backs = split && chunk.piece.chunk > 0; /* nobody asks for that of a sequence's first chunk */

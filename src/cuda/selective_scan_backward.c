@@ -289,12 +289,12 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
     static const char what[] = "selective_scan_backward: launch of the summaries";
     const rl_s6_args *scan = &args->scan;
     const rl_s6_back_form form = (rl_s6_back_form)args->form;
-    const int threads = scan->block_channels * RL_S6_BACK_SUMMARY_THREADS, shares = RL_S6_BACK_SUMMARY_SHARES;
+    const int threads = scan->block_channels * RL_S6_BACK_SUMMARY_THREADS;
     rl_s6_back_summary_args copied = {.back = *args};
     void *arguments[] = {&copied};
     if (scan->tasks > 0 && rl_s6_back_describe(context, args, &copied.copies))
         return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, scan->z.data && args->dy.data),
-                                    rl_least(scan->tasks * shares, MOST_BLOCKS), 1, threads / shares,
+                                    rl_least(scan->tasks, MOST_BLOCKS), 1, threads,
                                     rl_s6_back_summary_neat_shared(form), arguments, what);
     return launch(context, args, rl_s6_back_summary_kernel(is_f64(args), scan->chunks > 1, form), scan->tasks,
                   threads, rl_s6_back_summary_shared(is_f64(args)), what);
