@@ -23,7 +23,8 @@ namespace
 
 constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
 constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
-constexpr int PART = 4; /* steps whose δ and du are read at a time */
+constexpr float HIDDEN = 0x1.fp-26f; /* what is no more of a number rounds away when it is added */
+constexpr int PART = 4;              /* steps whose δ and du are read at a time */
 static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
 
 #include "selective_scan_back_summary_stage.cuh"
@@ -124,7 +125,7 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
         const float largest = (float)PAIRS * __uint_as_float(bits[0]) * __uint_as_float(bits[1]);
         bool may = false;
 #pragma unroll
-        for (int k = 0; k < STATES; k++) may = may || !(decay[k] * largest <= 0x1p-27f * fabsf(back[k]));
+        for (int k = 0; k < STATES; k++) may = may || !(decay[k] * largest <= HIDDEN * fabsf(back[k]));
         return __any_sync(~0u, may && exists() && lane * STATES < args.scan.states);
     }
 

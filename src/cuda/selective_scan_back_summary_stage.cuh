@@ -152,10 +152,10 @@ template <typename T, typename U, bool gated> struct Stager {
         }
     }
 
-    /* Answers the sum of their sizes. */
-    __device__ float prepare_gradients(int steps) const
+    /* Answers the sum of their sizes; `most`: the largest of those of two steps of a channel. */
+    __device__ float prepare_gradients(int steps, float &most) const
     {
-        float du[8], sum = 0;
+        float du[8], two[4];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const Quad<T> raw = quad_of(tiles.raw.dy, i);
@@ -171,11 +171,12 @@ template <typename T, typename U, bool gated> struct Stager {
             for (int k = 0; k < 8; k++) du[k] = has(k, steps) ? du[k] : 0;
         }
 #pragma unroll
-        for (int k = 0; k < 8; k++) sum += fabsf(du[k]);
+        for (int c = 0; c < 4; c++) two[c] = fabsf(du[c]) + fabsf(du[4 + c]);
+        most = fmaxf(fmaxf(two[0], two[1]), fmaxf(two[2], two[3]));
         float2 *const to = (float2 *)tiles.du[pair / 2] + (pair & 1);
 #pragma unroll
         for (int c = 0; c < 4; c++) to[2 * place_of_column(quad + c)] = make_float2(du[c], du[4 + c]);
-        return sum;
+        return (two[0] + two[1]) + (two[2] + two[3]);
     }
 
     /* A quad of B or C.  Answers its largest number, as bits: a NaN is larger than all. */
@@ -220,11 +221,11 @@ template <typename T, typename U, bool gated> struct Stager {
         if (threadIdx.x % 32 == 0) atomicMax(&tiles.largest[tile / 2 & 1][which], bits);
     }
 
-    /* What does not exist becomes zeros: it does nothing.  Answers the sum of the gradients' sizes. */
+    /* What does not exist becomes zeros: it does nothing.  Answers what prepare_gradients has found the largest. */
     __device__ float prepare_steps(int64_t tile, int steps)
     {
         const Four<float> bias = *(const Four<float> *)&tiles.bias[quad];
-        float size[8], input[8], most = 0, sum = 0, sum_du = 0;
+        float size[8], input[8], most = 0, sum = 0, most_du = 0;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const Quad<U> delta = quad_of(tiles.raw.delta, i);
@@ -248,17 +249,17 @@ template <typename T, typename U, bool gated> struct Stager {
 #pragma unroll
         for (int c = 0; c < 4; c++)
             tiles.step[pair][place_of_column(quad + c)] = {{size[c], size[4 + c]}, {input[c], input[4 + c]}};
-        if (has_gradients()) sum_du = prepare_gradients(steps);
-        if (!(most <= SMALL && sum + sum_du <= Limits<float>::tame)) prepare_any(tile, steps);
-        return sum_du;
+        if (has_gradients()) sum += prepare_gradients(steps, most_du);
+        if (!(most <= SMALL && sum <= Limits<float>::tame)) prepare_any(tile, steps);
+        return most_du;
     }
 
     /* Turns what has been copied into the stage. */
     __device__ void prepare(int64_t tile, int steps)
     {
         take_seat();
-        const float sum = prepare_steps(tile, steps);
+        const float most_du = prepare_steps(tile, steps);
         prepare_states(tile, steps);
-        if (has_gradients()) note_largest(tile, 0, __float_as_uint(sum));
+        if (has_gradients()) note_largest(tile, 0, __float_as_uint(most_du));
     }
 };
