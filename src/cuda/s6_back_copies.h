@@ -4,6 +4,8 @@
 
 #include <cuda.h>
 
+#include <rill/context.h>
+
 #include "s6_back_args.h"
 
 /* The tensors as the copy engine brings spans of two tiles of them, of a block's channels or of a panel of states. */
@@ -15,5 +17,19 @@ typedef struct rl_s6_back_summary_args {
     rl_s6_back_args back;
     rl_s6_back_copies copies;
 } rl_s6_back_summary_args;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Fills *copies.  False where the summaries are not those of the kernel for neat tensors, or the copy engine cannot
+ * bring what it reads.
+ */
+bool rl_s6_back_describe(rill_context *context, const rl_s6_back_args *args, rl_s6_back_copies *copies);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -29,6 +29,7 @@ constexpr int AHEAD_OF = sizeof(Acc) == 4 ? 8 : 4; /* steps whose numbers are lo
 /* `floats`: all tensors by time are float32. */
 template <typename Acc, bool floats> struct Short {
     static constexpr int AHEAD = AHEAD_OF<Acc>;
+    using Group = GroupOf<Acc>;
 
     const rl_s6_back_args &args;
     const Room<Acc> room;
@@ -177,24 +178,6 @@ template <typename Acc, bool floats> struct Short {
     {
         return t == 0 && !args.scan.h_init.data;
     }
-
-    /* Steps `at`, at + stride, ...: their decays, and what they add. */
-    struct Group {
-        Acc decay[AHEAD], added[AHEAD];
-
-        __device__ Group()
-        {
-        }
-
-        __device__ Group(const Acc *decays, const Acc *adds, int at, int stride)
-        {
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                decay[k] = decays[at + k * stride];
-                added[k] = adds[at + k * stride];
-            }
-        }
-    };
 
     /* One warp: the states after all steps. */
     __device__ void run_forward() const
@@ -394,16 +377,6 @@ __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ 
 }
 
 #include "selective_scan_back_short_sum.cuh"
-
-template <typename Acc> __global__ void short_sums_kernel(const __grid_constant__ rl_s6_back_args args)
-{
-    const int inputs = args.bc_parts ? (int)(args.groups * args.rows * 2 * args.scan.states) : 0;
-    const int count = inputs + (int)(args.scan.channels * (args.scan.states + 2));
-    let_later_start();
-    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
-        k < inputs ? sum_input<Acc>(args, k) : sum_parameter<Acc>(args, k - inputs);
-    await_earlier(); /* those that had nothing to sum */
-}
 
 } // namespace
 

@@ -30,3 +30,20 @@ template <typename Acc> struct Room {
         shares = (Acc *)(along + steps * PAIR);
     }
 };
+
+/* Steps `at`, at + stride, ...: their decays, and what they add. */
+template <typename Acc> struct GroupOf {
+    static constexpr int AHEAD = AHEAD_OF<Acc>;
+
+    Acc decay[AHEAD], added[AHEAD];
+
+    GroupOf() = default;
+    __device__ GroupOf(const Acc *decays, const Acc *adds, int at, int stride)
+    {
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            decay[k] = decays[at + k * stride];
+            added[k] = adds[at + k * stride];
+        }
+    }
+};

@@ -42,3 +42,13 @@ template <typename Acc> __device__ void sum_parameter(const rl_s6_back_args &arg
         sum = 0;
     store_any(target.data, target.dtype, channel * target.channel + state * target.state, sum);
 }
+
+template <typename Acc> __global__ void short_sums_kernel(const __grid_constant__ rl_s6_back_args args)
+{
+    const int inputs = args.bc_parts ? (int)(args.groups * args.rows * 2 * args.scan.states) : 0;
+    const int count = inputs + (int)(args.scan.channels * (args.scan.states + 2));
+    let_later_start();
+    for (int k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x)
+        k < inputs ? sum_input<Acc>(args, k) : sum_parameter<Acc>(args, k - inputs);
+    await_earlier(); /* those that had nothing to sum */
+}

@@ -15,7 +15,7 @@ constexpr int THREADS_OF_SUMS = RL_S6_BACK_SUM_THREADS;
 template <typename Acc, int count, int shares>
 __device__ void add_parts(const rl_s6_back_args &args, int64_t first, int share, Four<Acc> &sum)
 {
-    const int64_t per_group = args.rows * 2 * args.scan.states, group = first / per_group;
+    const int64_t per_group = args.rows * 2 * args.scan.states, group = args.groups == 1 ? 0 : first / per_group;
     const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
     const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first + share * per_group;
 #pragma unroll 16
@@ -35,14 +35,14 @@ __device__ void store_inputs(const rl_s6_back_args &args, int64_t first, const F
 {
     const int64_t states = args.scan.states, group_row = first / (2 * states),
                   number = first - group_row * 2 * states;
-    const int64_t group = group_row / args.rows, row = group_row - group * args.rows;
+    const int64_t group = args.groups == 1 ? 0 : group_row / args.rows, row = group_row - group * args.rows;
     const rl_s6_view &view = number < states ? args.dB : args.dC;
     if (!view.data) return;
     const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
     const int64_t step = args.scan.reverse ? -view.step : view.step;
     const int64_t state = number < states ? number : number - states;
     const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
-    store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count,
+    store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, OF_B, count == 4 && view.wide, count,
                                sum.state);
 }
 

@@ -2,7 +2,6 @@
  * The launcher of the selective scan's gradients: resolves a problem into s6_back_args.h, cuts it up, and launches
  * the kernels that selective_scan_back.cuh tells of.
  */
-#include <cudaTypedefs.h>
 #include <math.h>
 
 #include "counts.h"
@@ -336,50 +335,6 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
     return error;
 }
 
-/* An axis of one element has no stride; the copy engine wants one that it could take. */
-static cuuint64_t copyable_bytes(int64_t stride, int64_t size, int64_t bytes)
-{
-    return size == 1 ? 16 : (cuuint64_t)(stride * bytes);
-}
-
-/* A view of which rows of `inner` numbers are copied `wide` at a time. */
-static bool describe(rill_context *context, const rl_s6_back_args *args, const rl_s6_view *view, int64_t inner,
-                     int64_t wide, CUtensorMap *map)
-{
-    if (!view->data) return true;
-    const int64_t bytes = (int64_t)rill_dtype_size((rill_dtype)view->dtype), length = args->scan.length;
-    const int64_t batch = args->rows / rl_most(length, 1);
-    if ((length > 1 && view->step <= 0) || (batch > 1 && view->batch <= 0) || length > INT32_MAX / 2) return false;
-    const cuuint64_t sizes[] = {(cuuint64_t)inner, (cuuint64_t)length, (cuuint64_t)batch};
-    const cuuint64_t strides[] = {copyable_bytes(view->step, length, bytes),
-                                  copyable_bytes(view->batch, batch, bytes)};
-    const cuuint32_t box[] = {(cuuint32_t)wide, 2 * RL_S6_BACK_STEPS, 1}, each[] = {1, 1, 1};
-    PFN_cuTensorMapEncodeTiled_v12000 encode =
-        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
-    return encode(map, bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_UINT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, view->data,
-                  sizes, strides, box, each, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
-/* Whether the summaries are those of their own kernel, and the copy engine can bring all that it reads. */
-static bool describe_inputs(rill_context *context, const rl_s6_back_args *args, rl_s6_back_copies *copies)
-{
-    const rl_s6_args *scan = &args->scan;
-    const int64_t unit = args->form == RL_S6_BACK_NEAT_F32 ? 4 : 8, channels = scan->channels, states = scan->states;
-    const int64_t wide = scan->block_channels, all = args->groups * states;
-    const bool packed = args->groups == 1 || (scan->B.group == states && scan->C.group == states);
-    if (args->form < RL_S6_BACK_NEAT_F32) return false;
-    if (!scan->softplus || args->clamps) return false;
-    return rl_cuda_state_of(context)->encode_tiles && packed && scan->group_channels % unit == 0 &&
-           states % unit == 0 && channels <= INT32_MAX && all <= INT32_MAX &&
-           describe(context, args, &scan->delta, channels, wide, &copies->delta) &&
-           describe(context, args, &scan->x, channels, wide, &copies->x) &&
-           describe(context, args, &args->dy, channels, wide, &copies->dy) &&
-           describe(context, args, &scan->z, channels, wide, &copies->z) &&
-           describe(context, args, &scan->B, all, RL_S6_PANEL, &copies->B) &&
-           describe(context, args, &scan->C, all, RL_S6_PANEL, &copies->C);
-}
-
 static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args)
 {
     static const char what[] = "selective_scan_backward: launch of the summaries";
@@ -388,7 +343,7 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
     const int threads = scan->block_channels * RL_S6_BACK_SUMMARY_THREADS;
     rl_s6_back_summary_args copied = {.back = *args};
     void *arguments[] = {&copied};
-    if (scan->tasks > 0 && describe_inputs(context, args, &copied.copies))
+    if (scan->tasks > 0 && rl_s6_back_describe(context, args, &copied.copies))
         return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, scan->z.data && args->dy.data),
                                     rl_least(scan->tasks, MOST_BLOCKS), 1, threads,
                                     rl_s6_back_summary_neat_shared(form), arguments, what);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attention_calls.h"
 #include "available.h"
 #include "strided.h"
 
@@ -182,11 +183,30 @@ static void layer_edges(void **unused)
     }
 }
 
+/* Gradients that come late in a part of time, and large: what has faded from before it must show all the same. */
+static void late_gradients(void **unused)
+{
+    static const rill_dtype types[] = {RILL_F32, RILL_BF16};
+    enum { LENGTH = 6000, CHANNELS = 8 };
+    (void)unused;
+    for (int i = 0; i < 4; i++) {
+        hard_back back = hard_back_make(types[i / 2], (hard_sizes){1, LENGTH, CHANNELS, 8, 1});
+        rill_selective_scan_backward_args *a = &back.args;
+        a->delta_softplus = true;
+        view_fill(&a->delta, 0.5), view_fill(&a->A, i % 2 ? -0.7 : -4), view_fill(&a->dy, 0);
+        for (int64_t t = 0; t < LENGTH; t++)
+            for (int64_t d = 0; d < CHANNELS; d++)
+                if (t % 23 == d || t % 61 == 60) set3(&a->dy, 0, t, d, t % 61 == 60 ? 1e4 : 1e-3);
+        assert_true(call_agrees(context, op_find("selective_scan_backward"), a, NULL));
+        hard_back_free(&back);
+    }
+}
+
 int run_edge_tests(const char *name)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(softplus_slopes), cmocka_unit_test(clamped),
                                        cmocka_unit_test(on_a_limit),      cmocka_unit_test(infinite_decay),
                                        cmocka_unit_test(unread_decay),    cmocka_unit_test(nothing_from_above),
-                                       cmocka_unit_test(layer_edges)};
+                                       cmocka_unit_test(layer_edges),     cmocka_unit_test(late_gradients)};
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
