@@ -27,7 +27,7 @@ constexpr int PART_NUMBERS = OWN * TEAM * STATES,
               WARP_NUMBERS = 32 * STATES; /* of a part: of all, of half a warp's */
 /* Jobs of a team are described five ahead of the one that is finished; those three behind are nobody's any more. */
 constexpr int JOBS = 8, AHEAD = 5;
-constexpr int WALKER_REGISTERS = 136, HELPER_REGISTERS = 96;
+constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
 
 #include "selective_scan_back_roles.cuh"
 

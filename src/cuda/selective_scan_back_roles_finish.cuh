@@ -109,12 +109,10 @@ template <int form> struct Finisher {
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const float delta = i ? steps[k].delta1 : steps[k].delta0, own = du[k / 2].state[k % 2 * 2 + i];
-                const float along_x = x[k] * along_B.state[k], whole = along_delta.state[k] + along_x;
-                dx[k] = delta * along_B.state[k];
-                ddelta[k] = slope[k] * whole;
+                dx[k] = fma(own, skip.state[k], product(delta, along_B.state[k]));
+                ddelta[k] = product(slope[k], fma(x[k], along_B.state[k], along_delta.state[k]));
                 dbias.state[k] += ddelta[k];
-                dx[k] += own * skip.state[k];
-                dD.state[k] += own * x[k];
+                dD.state[k] = fma(own, x[k], dD.state[k]);
             }
             if (i >= count) continue;
             if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx));

@@ -201,6 +201,15 @@ struct Walker {
         along_delta = product(along_delta, rate_unit<float>());
     }
 
+    __device__ static void load_steps(const Places &at, int two, TwoSteps (&step)[OWN], float2 (&du)[OWN])
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++) {
+            step[j] = at.steps[j][two * COLUMNS];
+            du[j] = at.du[j][two * COLUMNS];
+        }
+    }
+
     __device__ void walk_part(const Places &at)
     {
         float h[PART + 1][OWN][STATES], decay[PART][OWN][STATES];
@@ -223,26 +232,28 @@ struct Walker {
             }
             put_two(at, two, 1, dC[0], dC[1]);
         }
+        /* What a step needs is loaded before the sums of the one after it, whose shuffles take their time. */
+        Four<float> b = row_of(at, 0, PART - 1), c = row_of(at, 1, PART - 1);
+        TwoSteps step[OWN];
+        float2 du[OWN];
+        load_steps(at, PART / 2 - 1, step, du);
 #pragma unroll
         for (int two = PART / 2 - 1; two >= 0; two--) {
-            TwoSteps step[OWN];
-            float2 du[OWN];
             float dB[2][STATES];
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                step[j] = at.steps[j][two * COLUMNS];
-                du[j] = at.du[j][two * COLUMNS];
-            }
 #pragma unroll
             for (int i = 1; i >= 0; i--) {
                 const int t = two * 2 + i;
-                const Four<float> b = row_of(at, 0, t), c = row_of(at, 1, t);
                 float along_B[OWN], along_delta[OWN];
 #pragma unroll
                 for (int j = 0; j < OWN; j++)
                     step_back(i ? step[j].delta1 : step[j].delta0, i ? step[j].input1 : step[j].input0,
                               i ? du[j].y : du[j].x, j, b, c, h[t][j], decay[t][j], dB[i], along_B[j],
                               along_delta[j]);
+                if (t > 0) {
+                    b = row_of(at, 0, t - 1);
+                    c = row_of(at, 1, t - 1);
+                }
+                if (t > 0 && i == 0) load_steps(at, two - 1, step, du);
                 put_along(at, t, along_B, along_delta);
             }
             put_two(at, two, 0, dB[0], dB[1]);
@@ -348,7 +359,7 @@ struct Walker {
         const int at = thread / LANES % TILE, four = thread % LANES;
         float value[STATES];
         Raw<float> raw;
-        if (form == RL_S6_BACK_NEAT_F32) {
+        if (bytes_in<form>(args.scan.B) == 4) {
             raw.bits = room.inputs[parity][thread];
         } else {
             const uint2 two = ((const uint2 *)room.inputs[parity])[thread];
@@ -365,16 +376,9 @@ struct Walker {
         }
     }
 
-    template <int form> __device__ void walk(const Job &job, int parity)
+    template <int form> __device__ void walk(const Job &job, int parity, bool tame, const float (&start)[OWN][STATES])
     {
-        float start[OWN][STATES] = {}, h[OWN][STATES];
-        bool tame = true;
-        if (job.moves) fetch_start(job, start);
-        barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
-        spread_inputs<form>(parity);
-        if (job.begins) tame = begin_task(job);
-        if (job.enters) tame = enter_chunk(job) && tame;
-        barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
+        float h[OWN][STATES];
         load_before(job, parity, start, h);
         if (!(tame && is_tame(h))) room.wild[parity] = 1;
         if (job.enters || (job.tile & 1)) enter_span(job);
@@ -385,16 +389,23 @@ struct Walker {
             walk_part(at);
             at.move(-1);
         }
-        typename Finisher<form>::Leaving leaving;
-        const Finisher<form> finisher(args, room);
-        finisher.fetch(job, leaving);
         if (!(job.tile & 1)) anchor(job);
         __syncwarp(); /* the warp's sums are there */
+    }
+
+    /* What is left to do of a job once it has been walked. */
+    template <int form>
+    __device__ void leave(const Job &job, int parity, const typename Finisher<form>::Leaving &leaving) const
+    {
+        const Finisher<form> finisher(args, room);
         finisher.finish(job, parity, leaving);
         if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
-        if (!job.ends_task) return;
-        store_each(args.A_parts, job, job.index, dA);
-        finisher.finish_task(job);
+        if (job.ends_task) {
+            store_each(args.A_parts, job, job.index, dA);
+            finisher.finish_task(job);
+        }
+        __syncwarp();
+        if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
     }
 
     __device__ void store_initial(const Job &job) const
@@ -406,16 +417,29 @@ struct Walker {
                 if (has(job, j, k)) ((float *)args.dh_init.data)[place_in(args.dh_init, job, j, k)] = G[j][k];
     }
 
+    /* Each job is finished while the next one begins, so that its waits and those of the barriers are one. */
     template <int form> __device__ void run()
     {
         for (unsigned i = 0;; i++) {
-            const Job &job = room.job[i % JOBS];
+            const Job &job = room.job[i % JOBS], &last = room.job[(i + JOBS - 1) % JOBS];
             const int parity = i & 1;
+            typename Finisher<form>::Leaving leaving;
+            float start[OWN][STATES] = {};
+            bool tame = true;
+            if (i > 0) Finisher<form>(args, room).fetch(last, leaving);
             barrier_wait(&room.full[parity], i / 2 & 1);
-            if (job.steps == 0) return;
-            walk<form>(job, parity);
-            __syncwarp();
-            if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
+            const bool over = job.steps == 0;
+            if (!over) {
+                if (job.moves) fetch_start(job, start);
+                barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
+                spread_inputs<form>(parity);
+            }
+            if (i > 0) leave<form>(last, parity ^ 1, leaving);
+            if (over) return;
+            if (job.begins) tame = begin_task(job);
+            if (job.enters) tame = enter_chunk(job) && tame;
+            barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
+            walk<form>(job, parity, tame, start);
         }
     }
 };
