@@ -89,21 +89,27 @@ struct Walker {
                 steps[j] += parts * (PART / 2 * COLUMNS);
                 du[j] += parts * (PART / 2 * COLUMNS);
             }
-            rows += parts * (PART * ORDERS * PANEL);
             start += parts * PART_NUMBERS;
             inputs += parts * PART_NUMBERS;
             along += parts * PART_NUMBERS;
+            rows += parts * (PART * ORDERS * PANEL);
+        }
+        /* From the part before a tile's first, where its walk ends, to the first of the next tile, of this parity. */
+        __device__ void turn(int parity)
+        {
+            move(parity ? 1 + PARTS : 1 - PARTS);
+            rows += (parity ? -PARTS : PARTS) * (PART * ORDERS * PANEL); /* both parities share them */
         }
     };
-    /* Of the tile's first part. */
-    __device__ Places places(int parity) const
+    /* Of the first part of a tile of parity 0. */
+    __device__ Places places() const
     {
         Places at;
-        float *const part = room.part[parity][0].number[0];
+        float *const part = room.part[0][0].number[0];
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            at.steps[j] = &room.steps[parity][0][slot_of(lane.column_of(j))];
-            at.du[j] = (const float2 *)room.du[parity][0][lane.column_of(j)];
+            at.steps[j] = &room.steps[0][0][slot_of(lane.column_of(j))];
+            at.du[j] = (const float2 *)room.du[0][0][lane.column_of(j)];
         }
         at.rows = &room.B[0][lane.order][lane.lane * STATES];
         at.start = part + thread * STATES;
@@ -376,13 +382,13 @@ struct Walker {
         }
     }
 
-    template <int form> __device__ void walk(const Job &job, int parity, bool tame, const float (&start)[OWN][STATES])
+    template <int form>
+    __device__ void walk(const Job &job, int parity, bool tame, const float (&start)[OWN][STATES], Places &at)
     {
         float h[OWN][STATES];
         load_before(job, parity, start, h);
         if (!(tame && is_tame(h))) room.wild[parity] = 1;
         if (job.enters || (job.tile & 1)) enter_span(job);
-        Places at = places(parity);
         leave_starts(at, h);
 #pragma unroll 1
         for (int part = PARTS - 1; part >= 0; part--) {
@@ -420,6 +426,7 @@ struct Walker {
     /* Each job is finished while the next one begins, so that its waits and those of the barriers are one. */
     template <int form> __device__ void run()
     {
+        Places at = places();
         for (unsigned i = 0;; i++) {
             const Job &job = room.job[i % JOBS], &last = room.job[(i + JOBS - 1) % JOBS];
             const int parity = i & 1;
@@ -439,7 +446,8 @@ struct Walker {
             if (job.begins) tame = begin_task(job);
             if (job.enters) tame = enter_chunk(job) && tame;
             barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
-            walk<form>(job, parity, tame, start);
+            if (i > 0) at.turn(parity);
+            walk<form>(job, parity, tame, start, at);
         }
     }
 };
