@@ -32,7 +32,7 @@ __device__ inline int find_seat(const rl_s6_args &args)
  */
 template <typename Acc, int size, bool back, int form, int count = ROWS> struct Preparer {
     static constexpr bool neat = is_neat(form);
-    static constexpr int QUADS = size / count; /* of every tensor */
+    static constexpr int QUADS = size / count;                              /* of every tensor */
     static constexpr int APART = back ? QUADS : 1, NEXT = back ? 1 : count; /* first steps of rows, steps of a row */
     using Rows = RowsOf<count, APART>;
 

@@ -1,4 +1,5 @@
-/* How threads take a tile's steps, and finish those walked: selective_scan_back_roles.cu includes it in its namespace. */
+/* How threads take a tile's steps, and finish those walked: selective_scan_back_roles.cu includes it in its
+ * namespace. */
 
 /* Whether all of a job's steps and channels exist. */
 __device__ inline bool is_whole(const Job &job)
@@ -82,8 +83,9 @@ template <int form> struct Finisher {
     __device__ void finish(const Job &job, int parity, const Leaving &from) const
     {
         const int two = quads.two, column = quads.column, count = quads.count(job);
-        const float *const sums = &room.part[parity][two / (PART / 2)]
-                                       .number[1][column / WARP * WARP_NUMBERS + two % (PART / 2) * 4 * WARP + column % WARP];
+        const float *const sums =
+            &room.part[parity][two / (PART / 2)]
+                 .number[1][column / WARP * WARP_NUMBERS + two % (PART / 2) * 4 * WARP + column % WARP];
         char *const to_dx = quads.find(job, OF_DX), *const to_ddelta = quads.find(job, OF_DDELTA);
         const Four<float> skip = *(const Four<float> *)&room.skip[job.vectors][column];
         const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];

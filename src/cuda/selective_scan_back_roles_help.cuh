@@ -1,7 +1,7 @@
 /*
- * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage.  One
- * warp, a Helper, has the steps of a team; one more, the Clerk, B, C, their gradients and what is kept, of all teams.
- * The arithmetic is that of selective_scan_back_prepare.cuh and selective_scan_back_finish.cuh.
+ * What helpers do, which selective_scan_back_roles.cu includes in its namespace: they bring a tile into its stage.
+ * One warp, a Helper, has the steps of a team; one more, the Clerk, B, C, their gradients and what is kept, of all
+ * teams. The arithmetic is that of selective_scan_back_prepare.cuh and selective_scan_back_finish.cuh.
  */
 
 /* Once the warp's own copies and writes to a stage are done. */
@@ -92,8 +92,10 @@ template <int form> struct Helper {
             const bool exists = k < job.channels;
             const rl_s6_vector &bias = args.scan.bias, &skip = args.scan.D;
             const int64_t channel = job.channel + k;
-            room.bias[job.vectors][k] = exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
-            room.skip[job.vectors][k] = exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
+            room.bias[job.vectors][k] =
+                exists && bias.data ? ((const float *)bias.data)[channel * bias.stride] : 0.0f;
+            room.skip[job.vectors][k] =
+                exists && skip.data ? ((const float *)skip.data)[channel * skip.stride] : 0.0f;
         }
         __syncwarp();
     }
