@@ -48,6 +48,8 @@ __global__ void __launch_bounds__((TEAMS + 1) * TEAM, 1) roles_kernel(const __gr
     const int team = __shfl_sync(~0u, threadIdx.x / TEAM, 0); /* a warp's, as the compiler then knows */
     await_earlier();
     let_later_start();
+    for (int k = threadIdx.x; k < TEAMS * TILE * COLUMNS; k += blockDim.x)
+        (&rooms[k / (TILE * COLUMNS)].shares[0][0][0])[k % (TILE * COLUMNS)] = 0;
     if (team < TEAMS && threadIdx.x % TEAM < 32) {
         Room &room = rooms[team];
         if (threadIdx.x % TEAM == 0)

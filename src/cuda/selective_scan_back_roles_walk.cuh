@@ -155,26 +155,30 @@ struct Walker {
         }
     }
 
-    /* The states before each part, from the one before the tile; `at` moves from the first part to the last. */
+    /* The states before a part; walks it, and goes on to the next. */
+    __device__ void leave_start(Places &at, float (&h)[OWN][STATES])
+    {
+#pragma unroll
+        for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
+#pragma unroll
+        for (int two = 0; two < PART / 2; two++) {
+            const Four<float> b0 = row_of(at, 0, two * 2), b1 = row_of(at, 0, two * 2 + 1);
+            float decay[STATES];
+#pragma unroll
+            for (int j = 0; j < OWN; j++) {
+                const TwoSteps step = at.steps[j][two * COLUMNS];
+                advance_step(step.delta0, step.input0, j, b0, h[j], h[j], decay);
+                advance_step(step.delta1, step.input1, j, b1, h[j], h[j], decay);
+            }
+        }
+        at.move(1);
+    }
+
+    /* Those before the other parts. */
     __device__ void leave_starts(Places &at, float (&h)[OWN][STATES])
     {
 #pragma unroll 1
-        for (int part = 0; part < PARTS - 1; part++) {
-#pragma unroll
-            for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
-#pragma unroll
-            for (int two = 0; two < PART / 2; two++) {
-                const Four<float> b0 = row_of(at, 0, two * 2), b1 = row_of(at, 0, two * 2 + 1);
-                float decay[STATES];
-#pragma unroll
-                for (int j = 0; j < OWN; j++) {
-                    const TwoSteps step = at.steps[j][two * COLUMNS];
-                    advance_step(step.delta0, step.input0, j, b0, h[j], h[j], decay);
-                    advance_step(step.delta1, step.input1, j, b1, h[j], h[j], decay);
-                }
-            }
-            at.move(1);
-        }
+        for (int part = 1; part < PARTS - 1; part++) leave_start(at, h);
 #pragma unroll
         for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
     }
@@ -382,34 +386,33 @@ struct Walker {
         }
     }
 
-    template <int form>
-    __device__ void walk(const Job &job, int parity, bool tame, const float (&start)[OWN][STATES], Places &at)
+    /* What is left to do of a job once it has been walked. */
+    template <int form, bool whole>
+    __device__ void finish(const Job &job, int parity, const typename Finisher<form>::Leaving &leaving) const
     {
-        float h[OWN][STATES];
-        load_before(job, parity, start, h);
-        if (!(tame && is_tame(h))) room.wild[parity] = 1;
-        if (job.enters || (job.tile & 1)) enter_span(job);
-        leave_starts(at, h);
-#pragma unroll 1
-        for (int part = PARTS - 1; part >= 0; part--) {
-            walk_part(at);
-            at.move(-1);
-        }
-        if (!(job.tile & 1)) anchor(job);
-        __syncwarp(); /* the warp's sums are there */
+        Finisher<form>(args, room).template finish<whole>(job, parity, leaving);
     }
 
-    /* What is left to do of a job once it has been walked. */
+    /* The first part of leave_starts, and meanwhile the end of the job before, whose waits are long. */
     template <int form>
-    __device__ void leave(const Job &job, int parity, const typename Finisher<form>::Leaving &leaving) const
+    __device__ void leave_and_finish(Places &at, float (&h)[OWN][STATES], const Job &last, int parity)
     {
-        const Finisher<form> finisher(args, room);
-        finisher.finish(job, parity, leaving);
-        if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
-        if (job.ends_task) {
-            store_each(args.A_parts, job, job.index, dA);
-            finisher.finish_task(job);
+        typename Finisher<form>::Leaving leaving;
+        if (is_whole(last)) {
+            Finisher<form>(args, room).template fetch_as<true>(last, leaving);
+            leave_start(at, h);
+            finish<form, true>(last, parity, leaving);
+        } else {
+            Finisher<form>(args, room).template fetch_as<false>(last, leaving);
+            leave_start(at, h);
+            finish<form, false>(last, parity, leaving);
         }
+        end<form>(last, parity);
+    }
+
+    template <int form> __device__ void end(const Job &job, int parity) const
+    {
+        if (job.ends_task) Finisher<form>(args, room).finish_task(job);
         __syncwarp();
         if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
     }
@@ -423,31 +426,48 @@ struct Walker {
                 if (has(job, j, k)) ((float *)args.dh_init.data)[place_in(args.dh_init, job, j, k)] = G[j][k];
     }
 
-    /* Each job is finished while the next one begins, so that its waits and those of the barriers are one. */
+    /* Each job is finished while the next one begins. */
     template <int form> __device__ void run()
     {
         Places at = places();
         for (unsigned i = 0;; i++) {
             const Job &job = room.job[i % JOBS], &last = room.job[(i + JOBS - 1) % JOBS];
             const int parity = i & 1;
-            typename Finisher<form>::Leaving leaving;
-            float start[OWN][STATES] = {};
+            float start[OWN][STATES] = {}, h[OWN][STATES];
             bool tame = true;
-            if (i > 0) Finisher<form>(args, room).fetch(last, leaving);
             barrier_wait(&room.full[parity], i / 2 & 1);
-            const bool over = job.steps == 0;
-            if (!over) {
-                if (job.moves) fetch_start(job, start);
-                barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
-                spread_inputs<form>(parity);
+            if (job.steps == 0) {
+                typename Finisher<form>::Leaving leaving;
+                if (i == 0) return;
+                Finisher<form>(args, room).fetch(last, leaving);
+                finish<form, false>(last, parity ^ 1, leaving);
+                end<form>(last, parity ^ 1);
+                return;
             }
-            if (i > 0) leave<form>(last, parity ^ 1, leaving);
-            if (over) return;
+            if (job.moves) fetch_start(job, start);
+            barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
+            spread_inputs<form>(parity);
             if (job.begins) tame = begin_task(job);
             if (job.enters) tame = enter_chunk(job) && tame;
             barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
             if (i > 0) at.turn(parity);
-            walk<form>(job, parity, tame, start, at);
+            load_before(job, parity, start, h);
+            if (!(tame && is_tame(h))) room.wild[parity] = 1;
+            if (job.enters || (job.tile & 1)) enter_span(job);
+            if (i > 0)
+                leave_and_finish<form>(at, h, last, parity ^ 1);
+            else
+                leave_start(at, h);
+            leave_starts(at, h);
+#pragma unroll 1
+            for (int part = PARTS - 1; part >= 0; part--) {
+                walk_part(at);
+                at.move(-1);
+            }
+            if (!(job.tile & 1)) anchor(job);
+            if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
+            if (job.ends_task) store_each(args.A_parts, job, job.index, dA);
+            __syncwarp(); /* the warp's sums are there */
         }
     }
 };
