@@ -33,6 +33,8 @@ constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
 
 #include "selective_scan_back_roles_finish.cuh"
 
+#include "selective_scan_back_roles_part.cuh"
+
 #include "selective_scan_back_roles_walk.cuh"
 
 #include "selective_scan_back_roles_jobs.cuh"
