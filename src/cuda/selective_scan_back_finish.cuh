@@ -65,14 +65,14 @@ template <typename Acc, int form> struct Finisher {
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             const Step<Acc> own = tiles.step[at][slot_of(column) ^ k];
-            const Acc along_x = has_one_panel(form) || args.scan.states > 0 ? x[k] * along_B.state[k] : Acc(0);
-            const Acc whole = along_delta.state[k] + along_x;
-            dx[k] = own.delta * along_B.state[k];
-            ddelta[k] = own.slope < 0 || !exists ? Acc(0) : own.slope * whole;
+            Acc whole = along_delta.state[k];
+            if (has_one_panel(form) || args.scan.states > 0) whole = fma(x[k], along_B.state[k], whole);
+            dx[k] = product(own.delta, along_B.state[k]);
+            ddelta[k] = own.slope < 0 || !exists ? Acc(0) : product(own.slope, whole);
             shares.bias.state[k] += ddelta[k];
             if (!skips || !exists) continue;
-            dx[k] += own.du * skip[k];
-            shares.D.state[k] += own.du * x[k];
+            dx[k] = fma(own.du, skip[k], dx[k]);
+            shares.D.state[k] = fma(own.du, x[k], shares.D.state[k]);
         }
     }
 

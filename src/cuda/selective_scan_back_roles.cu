@@ -27,11 +27,13 @@ constexpr int PART_NUMBERS = OWN * TEAM * STATES,
               WARP_NUMBERS = 32 * STATES; /* of a part: of all, of half a warp's */
 /* Jobs of a team are described five ahead of the one that is finished; those three behind are nobody's any more. */
 constexpr int JOBS = 8, AHEAD = 5;
-constexpr int WALKER_REGISTERS = 136, HELPER_REGISTERS = 96;
+constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
 
 #include "selective_scan_back_roles.cuh"
 
 #include "selective_scan_back_roles_finish.cuh"
+
+#include "selective_scan_back_roles_part.cuh"
 
 #include "selective_scan_back_roles_walk.cuh"
 
@@ -48,6 +50,8 @@ __global__ void __launch_bounds__((TEAMS + 1) * TEAM, 1) roles_kernel(const __gr
     const int team = __shfl_sync(~0u, threadIdx.x / TEAM, 0); /* a warp's, as the compiler then knows */
     await_earlier();
     let_later_start();
+    for (int k = threadIdx.x; k < TEAMS * TILE * COLUMNS; k += blockDim.x)
+        (&rooms[k / (TILE * COLUMNS)].shares[0][0][0])[k % (TILE * COLUMNS)] = 0;
     if (team < TEAMS && threadIdx.x % TEAM < 32) {
         Room &room = rooms[team];
         if (threadIdx.x % TEAM == 0)

@@ -81,7 +81,8 @@ template <int form> struct Finisher {
         }
     }
 
-    __device__ void finish(const Job &job, int parity, const Leaving &from) const
+    /* `whole`: all of the job exists. */
+    template <bool whole> __device__ void finish(const Job &job, int parity, const Leaving &from) const
     {
         const int two = quads.two, column = quads.column, count = quads.count(job);
         const float *const sums =
@@ -92,12 +93,8 @@ template <int form> struct Finisher {
         const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];
         Four<float> &all_D = *(Four<float> *)&room.shares[0][two][column];
         Four<float> &all_bias = *(Four<float> *)&room.shares[1][two][column];
-        Four<float> dD = {}, dbias = {}, du[2];
+        Four<float> dD = all_D, dbias = all_bias, du[2];
         TwoSteps steps[4];
-        if (!job.begins) {
-            dD = all_D;
-            dbias = all_bias;
-        }
 #pragma unroll
         for (int k = 0; k < 4; k++) steps[k] = room.steps[parity][two][slot_of(column) ^ k];
 #pragma unroll
@@ -112,30 +109,30 @@ template <int form> struct Finisher {
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const float delta = i ? steps[k].delta1 : steps[k].delta0, own = du[k / 2].state[k % 2 * 2 + i];
-                const float along_x = x[k] * along_B.state[k], whole = along_delta.state[k] + along_x;
-                dx[k] = delta * along_B.state[k];
-                ddelta[k] = slope[k] * whole;
+                dx[k] = fma(own, skip.state[k], product(delta, along_B.state[k]));
+                ddelta[k] = product(slope[k], fma(x[k], along_B.state[k], along_delta.state[k]));
                 dbias.state[k] += ddelta[k];
-                dx[k] += own * skip.state[k];
-                dD.state[k] += own * x[k];
+                dD.state[k] = fma(own, x[k], dD.state[k]);
             }
-            if (i >= count) continue;
-            if (args.dx.data) store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx, OF_DX));
-            if (args.ddelta.data)
-                store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta, OF_DDELTA));
+            if (!whole && i >= count) continue;
+            store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx, OF_DX));
+            store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta, OF_DDELTA));
         }
         all_D = dD;
         all_bias = dbias;
     }
 
-    /* The warp's channels of a task's dD and ddelta_bias: a lane one of one. */
+    /* The warp's channels of a task's dD and ddelta_bias, which begin anew: a lane one of one. */
     __device__ void finish_task(const Job &job) const
     {
         const int kind = threadIdx.x % 32 / WARP, at = threadIdx.x % TEAM / 32 * WARP + threadIdx.x % WARP;
-        __syncwarp(); /* its sums are complete */
-        if (at >= job.channels) return;
         float sum = 0;
-        for (int row = 0; row < TILE / 2; row++) sum += room.shares[kind][row][at];
+        __syncwarp(); /* its sums are complete */
+        for (int row = 0; row < TILE / 2; row++) {
+            sum += room.shares[kind][row][at];
+            room.shares[kind][row][at] = 0;
+        }
+        if (at >= job.channels) return;
         ((float *)(kind ? args.bias_parts : args.D_parts))[job.index * args.scan.channels + job.channel + at] = sum;
     }
 };

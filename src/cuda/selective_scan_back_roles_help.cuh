@@ -122,26 +122,21 @@ template <int form> struct Helper {
         __syncwarp();
     }
 
-    /* Two parts' steps are always on their way. */
-    __device__ void fill(const Job &next, const Job &later, int parity, Coming (&coming)[2]) const
+    /* The steps of the next part are always on their way. */
+    __device__ void fill(const Job &next, const Job &later, int parity, Coming &coming) const
     {
         copy_kept(next, args, room.part[parity][0], 1);
 #pragma unroll 1
-        for (int part = 0; part < PARTS; part += 2) {
-            const Job &other = part + 2 < PARTS ? next : later;
-#pragma unroll
-            for (int k = 0; k < 2; k++) {
-                put_steps(next, parity, part + k, coming[k]);
-                fetch(other, (part + 2 + k) % PARTS, coming[k]);
-            }
+        for (int part = 0; part < PARTS; part++) {
+            put_steps(next, parity, part, coming);
+            fetch(part + 1 < PARTS ? next : later, (part + 1) % PARTS, coming);
         }
     }
 
     __device__ void run() const
     {
-        Coming coming[2];
-#pragma unroll
-        for (int k = 0; k < 2; k++) fetch(room.job[0], k, coming[k]);
+        Coming coming;
+        fetch(room.job[0], 0, coming);
         for (int i = -2;; i++) {
             const Job &done = room.job[i & (JOBS - 1)], &next = room.job[(i + 2) & (JOBS - 1)];
             const int parity = i & 1;
@@ -202,7 +197,7 @@ template <int form> struct Clerk {
             const char *const from =
                 job.at[OF_B + kind] +
                 (exists ? at * (int)args.pace[OF_B + kind] + state * bytes_in<form>(args.scan.B, OF_B) : 0);
-            if (!is_brain(form, OF_B))
+            if (bytes_in<form>(args.scan.B, OF_B) == 4)
                 copy_async_16(&room.inputs[parity][number], from, exists ? 16 : 0);
             else
                 copy_async((uint2 *)room.inputs[parity] + number, (const uint2 *)from, exists);

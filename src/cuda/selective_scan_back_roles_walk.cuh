@@ -1,17 +1,10 @@
-/*
- * The walk of a team, which selective_scan_back_roles.cu includes in its namespace: the same arithmetic as in
- * selective_scan_back_walk.cuh, in the same order.
- */
+/* The walk of a team from job to job, which selective_scan_back_roles.cu includes in its namespace. */
 
-struct Walker {
+struct Walker : Parts {
     const rl_s6_back_args &args;
-    Room &room;
-    const int team, thread;
-    const Lane lane;
-    float rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES], carried[OWN][STATES], deltas[OWN];
+    const int team;
 
-    __device__ Walker(const rl_s6_back_args &args, Room &room, int team)
-        : args(args), room(room), team(team), thread(threadIdx.x % TEAM), lane(threadIdx.x % TEAM)
+    __device__ Walker(const rl_s6_back_args &args, Room &room, int team) : Parts(room), args(args), team(team)
     {
     }
 
@@ -29,19 +22,6 @@ struct Walker {
         return lane.column_of(j) < job.channels && lane.state_of(0, k) < args.scan.states;
     }
 
-    __device__ static void load_four(const float *from, float (&to)[STATES])
-    {
-        const Four<float> four = *(const Four<float> *)from;
-#pragma unroll
-        for (int k = 0; k < STATES; k++) to[k] = four.state[k];
-    }
-    __device__ static void store_four_at(float *to, const float (&from)[STATES])
-    {
-        Four<float> four;
-#pragma unroll
-        for (int k = 0; k < STATES; k++) four.state[k] = from[k];
-        *(Four<float> *)to = four;
-    }
     __device__ void load_each(const void *from, const Job &job, int64_t row, float (&to)[OWN][STATES]) const
     {
 #pragma unroll
@@ -59,194 +39,6 @@ struct Walker {
 #pragma unroll
             for (int k = 0; k < STATES; k++)
                 to[j][k] = view.data && has(job, j, k) ? ((const float *)view.data)[place_in(view, job, j, k)] : 0.0f;
-    }
-
-    /* Adds numbers by state over half of the warp's channels: of the lane's four one is left, that of slot 0. */
-    __device__ static float add_slots(float (&numbers)[STATES])
-    {
-#pragma unroll
-        for (int half = STATES / 2; half > 0; half /= 2)
-#pragma unroll
-            for (int k = 0; k < half; k++) numbers[k] += __shfl_xor_sync(~0u, numbers[k + half], 8 * half);
-        return numbers[0];
-    }
-    /*
-     * Where the thread reads and writes of a part: addresses that move from part to part, so that all within a part
-     * are at a constant distance.
-     */
-    struct Places {
-        const TwoSteps *steps[OWN];
-        const float2 *du[OWN];
-        const float *rows; /* of B; those of C lie a constant further */
-        float *start;      /* the thread's states */
-        float *inputs;     /* its dB and dC: even threads have even steps, odd ones the others */
-        float *along;      /* its Σ G B or Σ A G a h */
-
-        __device__ void move(int parts)
-        {
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                steps[j] += parts * (PART / 2 * COLUMNS);
-                du[j] += parts * (PART / 2 * COLUMNS);
-            }
-            rows += parts * (PART * ORDERS * PANEL);
-            start += parts * PART_NUMBERS;
-            inputs += parts * PART_NUMBERS;
-            along += parts * PART_NUMBERS;
-        }
-    };
-    /* Of the tile's first part. */
-    __device__ Places places(int parity) const
-    {
-        Places at;
-        float *const part = room.part[parity][0].number[0];
-#pragma unroll
-        for (int j = 0; j < OWN; j++) {
-            at.steps[j] = &room.steps[parity][0][slot_of(lane.column_of(j))];
-            at.du[j] = (const float2 *)room.du[parity][0][lane.column_of(j)];
-        }
-        at.rows = &room.B[0][lane.order][lane.lane * STATES];
-        at.start = part + thread * STATES;
-        at.inputs = part + thread / 32 * WARP_NUMBERS + (thread & 1) * PANEL + lane.lane * STATES + lane.order;
-        at.along =
-            part + TEAM * STATES + thread / 32 * WARP_NUMBERS + (lane.lane & 1) * WARP + lane.column_of(0) % WARP;
-        return at;
-    }
-
-    /* dB (kind 0) or dC of a part's steps 2 two and 2 two + 1: even threads take the one, odd threads the other. */
-    __device__ void put_two(const Places &at, int two, int kind, float (&first)[STATES],
-                            float (&second)[STATES]) const
-    {
-        const bool odd = thread & 1;
-        const float one = add_slots(first), other = add_slots(second);
-        const float keep = odd ? other : one, give = odd ? one : other;
-        at.inputs[(two * 2 + kind) * 2 * PANEL] = keep + __shfl_xor_sync(~0u, give, 1);
-    }
-    /* A step's Σ G B and Σ A G a h over the lanes of the channels: lane by lane another of the four numbers. */
-    __device__ void put_along(const Places &at, int t, float (&along_B)[OWN], float (&along_delta)[OWN]) const
-    {
-        const int kind = lane.lane & 1;
-        along_B[0] += __shfl_xor_sync(~0u, along_B[1], 4);
-        along_delta[0] += __shfl_xor_sync(~0u, along_delta[1], 4);
-        const float keep = kind ? along_delta[0] : along_B[0], give = kind ? along_B[0] : along_delta[0];
-        at.along[t * 2 * WARP] = keep + __shfl_xor_sync(~0u, give, 2);
-    }
-
-    /* B (kind 0) or C of a part's step. */
-    __device__ static Four<float> row_of(const Places &at, int kind, int t)
-    {
-        return *(const Four<float> *)(at.rows + (kind * TILE + t) * ORDERS * PANEL);
-    }
-
-    /* One step of a channel forward; its decays are left in `decay`. */
-    __device__ void advance_step(float delta, float input, int j, const Four<float> &b, const float (&before)[STATES],
-                                 float (&after)[STATES], float (&decay)[STATES]) const
-    {
-#pragma unroll
-        for (int k = 0; k < STATES; k++) {
-            decay[k] = decay_of(delta, rate[j][k]);
-            after[k] = fma(decay[k], before[k], input * b.state[k]);
-        }
-    }
-
-    /* The states before each part, from the one before the tile; `at` moves from the first part to the last. */
-    __device__ void leave_starts(Places &at, float (&h)[OWN][STATES])
-    {
-#pragma unroll 1
-        for (int part = 0; part < PARTS - 1; part++) {
-#pragma unroll
-            for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
-#pragma unroll
-            for (int two = 0; two < PART / 2; two++) {
-                const Four<float> b0 = row_of(at, 0, two * 2), b1 = row_of(at, 0, two * 2 + 1);
-                float decay[STATES];
-#pragma unroll
-                for (int j = 0; j < OWN; j++) {
-                    const TwoSteps step = at.steps[j][two * COLUMNS];
-                    advance_step(step.delta0, step.input0, j, b0, h[j], h[j], decay);
-                    advance_step(step.delta1, step.input1, j, b1, h[j], h[j], decay);
-                }
-            }
-            at.move(1);
-        }
-#pragma unroll
-        for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
-    }
-
-    /* What the state after a step gives to dC. */
-    __device__ static void take_after(float du, const float (&after)[STATES], bool first, float (&dC)[STATES])
-    {
-#pragma unroll
-        for (int k = 0; k < STATES; k++) dC[k] = first ? du * after[k] : fma(du, after[k], dC[k]);
-    }
-
-    /* One step of a channel back. */
-    __device__ void step_back(float delta, float input, float du, int j, const Four<float> &b, const Four<float> &c,
-                              const float (&before)[STATES], const float (&decay)[STATES], float (&dB)[STATES],
-                              float &along_B, float &along_delta)
-    {
-        deltas[j] += delta;
-#pragma unroll
-        for (int k = 0; k < STATES; k++) {
-            float &gradient = G[j][k];
-            gradient = fma(du, c.state[k], gradient);
-            dB[k] = j == 0 ? input * gradient : fma(input, gradient, dB[k]);
-            along_B = k == 0 ? gradient * b.state[k] : fma(gradient, b.state[k], along_B);
-            gradient *= decay[k];
-            carried[j][k] *= decay[k];
-            const float flow = gradient * before[k];
-            along_delta = k == 0 ? rate[j][k] * flow : fma(rate[j][k], flow, along_delta);
-            dA[j][k] = fma(delta, flow, dA[j][k]);
-        }
-        along_delta = product(along_delta, rate_unit<float>());
-    }
-
-    __device__ void walk_part(const Places &at)
-    {
-        float h[PART + 1][OWN][STATES], decay[PART][OWN][STATES];
-#pragma unroll
-        for (int j = 0; j < OWN; j++) load_four(at.start + j * TEAM * STATES, h[0][j]);
-        __syncwarp(); /* the warp's sums take the place of its states */
-#pragma unroll
-        for (int two = 0; two < PART / 2; two++) {
-            const int t = two * 2;
-            const Four<float> b0 = row_of(at, 0, t), b1 = row_of(at, 0, t + 1);
-            float dC[2][STATES];
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                const TwoSteps step = at.steps[j][two * COLUMNS];
-                const float2 du = at.du[j][two * COLUMNS];
-                advance_step(step.delta0, step.input0, j, b0, h[t][j], h[t + 1][j], decay[t][j]);
-                take_after(du.x, h[t + 1][j], j == 0, dC[0]);
-                advance_step(step.delta1, step.input1, j, b1, h[t + 1][j], h[t + 2][j], decay[t + 1][j]);
-                take_after(du.y, h[t + 2][j], j == 0, dC[1]);
-            }
-            put_two(at, two, 1, dC[0], dC[1]);
-        }
-#pragma unroll
-        for (int two = PART / 2 - 1; two >= 0; two--) {
-            TwoSteps step[OWN];
-            float2 du[OWN];
-            float dB[2][STATES];
-#pragma unroll
-            for (int j = 0; j < OWN; j++) {
-                step[j] = at.steps[j][two * COLUMNS];
-                du[j] = at.du[j][two * COLUMNS];
-            }
-#pragma unroll
-            for (int i = 1; i >= 0; i--) {
-                const int t = two * 2 + i;
-                const Four<float> b = row_of(at, 0, t), c = row_of(at, 1, t);
-                float along_B[OWN], along_delta[OWN];
-#pragma unroll
-                for (int j = 0; j < OWN; j++)
-                    step_back(i ? step[j].delta1 : step[j].delta0, i ? step[j].input1 : step[j].input0,
-                              i ? du[j].y : du[j].x, j, b, c, h[t][j], decay[t][j], dB[i], along_B[j],
-                              along_delta[j]);
-                put_along(at, t, along_B, along_delta);
-            }
-            put_two(at, two, 0, dB[0], dB[1]);
-        }
     }
 
     /* Where a span begins: what enters it waits in the place of the task's part of dA. */
@@ -348,7 +140,7 @@ struct Walker {
         const int at = thread / LANES % TILE, four = thread % LANES;
         float value[STATES];
         Raw<float> raw;
-        if (!is_brain(form, OF_B)) {
+        if (bytes_in<form>(args.scan.B, OF_B) == 4) {
             raw.bits = room.inputs[parity][thread];
         } else {
             const uint2 two = ((const uint2 *)room.inputs[parity])[thread];
@@ -365,36 +157,35 @@ struct Walker {
         }
     }
 
-    template <int form> __device__ void walk(const Job &job, int parity)
+    /* What is left to do of a job once it has been walked. */
+    template <int form, bool whole>
+    __device__ void finish(const Job &job, int parity, const typename Finisher<form>::Leaving &leaving) const
     {
-        float start[OWN][STATES] = {}, h[OWN][STATES];
-        bool tame = true;
-        if (job.moves) fetch_start(job, start);
-        barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
-        spread_inputs<form>(parity);
-        if (job.begins) tame = begin_task(job);
-        if (job.enters) tame = enter_chunk(job) && tame;
-        barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
-        load_before(job, parity, start, h);
-        if (!(tame && is_tame(h))) room.wild[parity] = 1;
-        if (job.enters || (job.tile & 1)) enter_span(job);
-        Places at = places(parity);
-        leave_starts(at, h);
-#pragma unroll 1
-        for (int part = PARTS - 1; part >= 0; part--) {
-            walk_part(at);
-            at.move(-1);
-        }
+        Finisher<form>(args, room).template finish<whole>(job, parity, leaving);
+    }
+
+    /* The first part of leave_starts, and meanwhile the end of the job before, whose waits are long. */
+    template <int form>
+    __device__ void leave_and_finish(Places &at, float (&h)[OWN][STATES], const Job &last, int parity)
+    {
         typename Finisher<form>::Leaving leaving;
-        const Finisher<form> finisher(args, room);
-        finisher.fetch(job, leaving);
-        if (!(job.tile & 1)) anchor(job);
-        __syncwarp(); /* the warp's sums are there */
-        finisher.finish(job, parity, leaving);
-        if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
-        if (!job.ends_task) return;
-        store_each(args.A_parts, job, job.index, dA);
-        finisher.finish_task(job);
+        if (is_whole(last)) {
+            Finisher<form>(args, room).template fetch_as<true>(last, leaving);
+            leave_start(at, h);
+            finish<form, true>(last, parity, leaving);
+        } else {
+            Finisher<form>(args, room).template fetch_as<false>(last, leaving);
+            leave_start(at, h);
+            finish<form, false>(last, parity, leaving);
+        }
+        end<form>(last, parity);
+    }
+
+    template <int form> __device__ void end(const Job &job, int parity) const
+    {
+        if (job.ends_task) Finisher<form>(args, room).finish_task(job);
+        __syncwarp();
+        if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
     }
 
     __device__ void store_initial(const Job &job) const
@@ -406,16 +197,48 @@ struct Walker {
                 if (has(job, j, k)) ((float *)args.dh_init.data)[place_in(args.dh_init, job, j, k)] = G[j][k];
     }
 
+    /* Each job is finished while the next one begins. */
     template <int form> __device__ void run()
     {
+        Places at = places();
         for (unsigned i = 0;; i++) {
-            const Job &job = room.job[i % JOBS];
+            const Job &job = room.job[i % JOBS], &last = room.job[(i + JOBS - 1) % JOBS];
             const int parity = i & 1;
+            float start[OWN][STATES] = {}, h[OWN][STATES];
+            bool tame = true;
             barrier_wait(&room.full[parity], i / 2 & 1);
-            if (job.steps == 0) return;
-            walk<form>(job, parity);
-            __syncwarp();
-            if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
+            if (job.steps == 0) {
+                typename Finisher<form>::Leaving leaving;
+                if (i == 0) return;
+                Finisher<form>(args, room).fetch(last, leaving);
+                finish<form, false>(last, parity ^ 1, leaving);
+                end<form>(last, parity ^ 1);
+                return;
+            }
+            if (job.moves) fetch_start(job, start);
+            barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
+            spread_inputs<form>(parity);
+            if (job.begins) tame = begin_task(job);
+            if (job.enters) tame = enter_chunk(job) && tame;
+            barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
+            if (i > 0) at.turn(parity);
+            load_before(job, parity, start, h);
+            if (!(tame && is_tame(h))) room.wild[parity] = 1;
+            if (job.enters || (job.tile & 1)) enter_span(job);
+            if (i > 0)
+                leave_and_finish<form>(at, h, last, parity ^ 1);
+            else
+                leave_start(at, h);
+            leave_starts(at, h);
+#pragma unroll 1
+            for (int part = PARTS - 1; part >= 0; part--) {
+                walk_part(at);
+                at.move(-1);
+            }
+            if (!(job.tile & 1)) anchor(job);
+            if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
+            if (job.ends_task) store_each(args.A_parts, job, job.index, dA);
+            __syncwarp(); /* the warp's sums are there */
         }
     }
 };
