@@ -13,6 +13,9 @@ enum {
 
 static const int64_t STATE = RL_TILES_WIDE * RL_TILES_WIDE; /* numbers */
 static const int64_t MOST_KEPT = (int64_t)2 << 30;          /* bytes of states */
+#ifndef PARTS
+#define PARTS 1
+#endif
 static const int64_t MOST_BLOCKS = INT32_MAX;
 
 /* Whether rows can be moved in pieces of 16 bytes. */
@@ -213,10 +216,18 @@ static rill_status take_rows(rill_context *context, const rl_attention_inputs *i
     return status;
 }
 
-static bool are_storable(const rl_floats_args *a)
+/* Whether the copy engine can store all gradients, to where they are made. */
+static bool are_storable(rill_context *context, rl_tiles_args *args)
 {
-    return (!a->dq.data || is_storable(&a->dq, a->in.keys)) && (!a->dk.data || is_storable(&a->dk, a->in.keys)) &&
-           (!a->dv.data || is_storable(&a->dv, a->in.values));
+    const rl_floats_args *a = &args->all;
+    const rl_attention_inputs *in = &a->in;
+    int64_t heads = in->heads;
+    return (!a->dq.data || (is_copyable(&a->dq, in->keys) &&
+                            describe(context, in, &a->dq, heads / in->share, in->keys, &args->dq))) &&
+           (!a->dk.data || (is_copyable(&a->dk, in->keys) &&
+                            describe(context, in, &a->dk, heads / in->share, in->keys, &args->dk))) &&
+           (!a->dv.data ||
+            (is_copyable(&a->dv, in->values) && describe(context, in, &a->dv, heads, in->values, &args->dv)));
 }
 
 /* Of the states of all chunks, in one direction of time. */
@@ -225,12 +236,25 @@ static int64_t chain_bytes(const rl_attention_inputs *in)
     return in->sequences * in->heads * rl_quotient_up(in->length, RL_TILES_STEPS) * STATE * (int64_t)sizeof(uint16_t);
 }
 
+/* Both kernels of some heads. */
+static rill_status launch_part(rill_context *context, rl_tiles_args *args, int64_t walks, bool pieces)
+{
+    const rl_floats_args *a = &args->all;
+    void *arguments[] = {args};
+    rill_status status =
+        rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
+                                chain_blocks(context, &a->in, 2 * walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
+                                rl_tiles_states_shared(), arguments, "linear_attention_backward: launch of states");
+    if (status != RILL_OK) return status;
+    return rl_cuda_launch_early(context, rl_tiles_lone_kernel(pieces), walks * a->chunks, 1, RL_TILES_THREADS,
+                                rl_tiles_lone_shared(), arguments, "linear_attention_backward: launch of gradients");
+}
+
 /* States of all chunks in one kernel, from chunk to chunk, and then the gradients of each chunk. */
 static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args, rl_attention_backward_args *walk)
 {
     rl_floats_args *a = &args->all;
-    int64_t walks = a->in.sequences * a->in.heads;
-    void *arguments[] = {args};
+    int64_t walks = a->in.sequences * a->in.heads, parts = PARTS;
     a->chunks = rl_quotient_up(a->in.length, RL_TILES_STEPS);
     size_t bytes = (size_t)chain_bytes(&a->in), marks = (size_t)walks * sizeof(int32_t);
     rill_status status = rl_workspace_take(context, bytes, (void **)&a->S);
@@ -240,15 +264,9 @@ static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
     walk->marks.all = a->marks.all;
-    if (status == RILL_OK)
-        status = rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
-                                         chain_blocks(context, &a->in, 2 * walks),
-                                         RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS, rl_tiles_states_shared(),
-                                         arguments, "linear_attention_backward: launch of states");
-    if (status == RILL_OK)
-        status = rl_cuda_launch_early(context, rl_tiles_lone_kernel(are_storable(a)), walks * a->chunks, 1,
-                                      RL_TILES_THREADS, rl_tiles_lone_shared(), arguments,
-                                      "linear_attention_backward: launch of gradients");
+    bool pieces = are_storable(context, args);
+    for (int64_t part = walks / parts; status == RILL_OK && args->first < walks; args->first += part)
+        status = launch_part(context, args, rl_least(part, walks - args->first), pieces);
     return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;
 }
 
@@ -278,7 +296,7 @@ rill_status rl_cuda_attention_tiles_backward(rill_context *context, rl_attention
     if (status == RILL_OK) status = launch_states(context, &args, true);
     if (status == RILL_OK)
         status =
-            rl_cuda_launch_early(context, rl_tiles_back_kernel(are_storable(a)),
+            rl_cuda_launch_early(context, rl_tiles_back_kernel(are_storable(context, &args)),
                                  a->in.sequences * a->in.heads * a->chunks, 1, RL_TILES_CHUNKS * RL_TILES_THREADS,
                                  rl_tiles_back_shared(), arguments, "linear_attention_backward: launch of gradients");
     return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;

@@ -27,15 +27,16 @@ enum {
 };
 
 typedef struct rl_tiles_args {
-    rl_floats_args all;      /* whose `chunks` are segments; as the kernel of states takes it */
-    CUtensorMap q, k, v, dy; /* tiles of RL_TILES_STEPS steps */
-    CUtensorMap y;           /* likewise, where the chain stores it so */
-    void *gates;             /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
+    rl_floats_args all;        /* whose `chunks` are segments; as the kernel of states takes it */
+    CUtensorMap q, k, v, dy;   /* tiles of RL_TILES_STEPS steps */
+    CUtensorMap y, dq, dk, dv; /* likewise, where the copy engine stores them */
+    int64_t first;             /* of [sequences, heads], where the chain's gradients are made part by part */
+    void *gates;               /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
 } rl_tiles_args;
 
 /*
  * Take an rl_tiles_args; a block a segment, segments first, then heads, then sequences; sums backward by two rows.
- * `pieces`: all results are stored 16 bytes at a time.
+ * `pieces`: all results are stored 16 bytes at a time, y of the chain and gradients by the copy engine.
  */
 const void *rl_tiles_chain_kernel(bool pieces, bool both); /* an rl_attention_args, too */
 size_t rl_tiles_chain_shared(void);

@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_c
         bad = bad || gradients.finite != 0;
         if (args.all.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
         if (bad) args.all.marks.all[task.walk] = 1;
+        gradients.await_stores();
     }
 }
 
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(THREADS, 4) lone_kernel(const __grid_constant_
 {
     if constexpr (HAS_PRODUCTS) {
         const Task task(args, (int)blockIdx.x);
-        Gradients<LoneChunk, PIECES> gradients(
-            task, (char *)dynamic_shared, (blockIdx.x - (unsigned)task.walk * (unsigned)args.all.chunks) % CHUNKS);
+        Gradients<LoneChunk, PIECES> gradients(task, (char *)dynamic_shared,
+                                               blockIdx.x % (unsigned)args.all.chunks % CHUNKS);
         let_later_start();
         if (threadIdx.x == 0) {
             barrier_init(gradients.full(), 1);
@@ -64,6 +65,7 @@ __global__ void __launch_bounds__(THREADS, 4) lone_kernel(const __grid_constant_
         if (args.all.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
         bad = bad || (gradients.own.thread == 0 && args.all.marks.special[task.walk]);
         if (bad) args.all.marks.all[task.walk] = 1;
+        gradients.await_stores();
     }
 }
 

@@ -24,7 +24,7 @@ namespace attention_tiles
 
 constexpr float LEAST_GATE = 0x1p-60f; /* that is divided out */
 
-/* PIECES: all gradients are stored 16 bytes at a time. */
+/* PIECES: the copy engine stores all gradients. */
 template <typename Chunk, bool PIECES> struct Gradients : Chunk {
     using Chunk::args, Chunk::chunk, Chunk::meet, Chunk::notes, Chunk::own, Chunk::task, Chunk::tile;
     float finite;
@@ -127,13 +127,17 @@ template <typename Chunk, bool PIECES> struct Gradients : Chunk {
         look_at(finite, sums);
         if constexpr (PIECES) keep(sums, by);
     }
-    __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to, int head,
-                                          int64_t lanes, int by) const
+    __device__ __forceinline__ void store(const float (&sums)[32], const rl_attention_view &to,
+                                          const CUtensorMap &map, int head, int64_t lanes, int by) const
     {
         const int64_t base = task.at(to, head, chunk);
         const int steps = task.steps(chunk);
         if constexpr (PIECES) {
-            store_tile(tile(by), to, base, steps, lanes);
+            if (own.thread == 0) {
+                tile_store(map, HeadTileAt{0, task.first(chunk), head, task.sequence}, tile(by));
+                stores_commit();
+            }
+            __syncwarp(); /* the engine is told by registers that a warp's threads share */
         } else {
 #pragma unroll
             for (int i = 0; i < 32; i++) {
@@ -268,14 +272,20 @@ template <typename Chunk, bool PIECES> struct Gradients : Chunk {
         if (args.dv.data) stage(other, BackLayout::G);
         shared_publish();
         meet(); /* the mixed steps and dv are there */
-        if (args.dv.data) store(other, args.dv, task.head, args.in.values, BackLayout::G);
+        if (args.dv.data) store(other, args.dv, task.tiles.dv, task.head, args.in.values, BackLayout::G);
         if (args.dq.data || args.dgate.data) make_dq(other);
         meet(); /* dy and S are no longer needed */
         if (args.dk.data) stage(own_dk, BackLayout::DY);
         if (args.dq.data) stage(other, BackLayout::S);
+        if (PIECES) shared_publish();
         meet(); /* dk and dq are there, and the sums for the gates */
-        if (args.dk.data) store(own_dk, args.dk, gradient_head(), args.in.keys, BackLayout::DY);
-        if (args.dq.data) store(other, args.dq, gradient_head(), args.in.keys, BackLayout::S);
+        if (args.dk.data) store(own_dk, args.dk, task.tiles.dk, gradient_head(), args.in.keys, BackLayout::DY);
+        if (args.dq.data) store(other, args.dq, task.tiles.dq, gradient_head(), args.in.keys, BackLayout::S);
+    }
+    /* Before a thread ends. */
+    __device__ __forceinline__ void await_stores() const
+    {
+        if (PIECES && own.thread == 0) stores_wait<0>();
     }
     __device__ __forceinline__ void make_dq(float (&sums)[32])
     {

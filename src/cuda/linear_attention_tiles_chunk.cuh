@@ -54,9 +54,8 @@ struct Task {
     }
     /* For a block that has one chunk, of all that there are. */
     __device__ Task(const rl_tiles_args &tiles, int chunk)
-        : tiles(tiles), args(tiles.all), walk(chunk / (unsigned)args.chunks),
-          segment((chunk - (unsigned)walk * (unsigned)args.chunks) / CHUNKS),
-          sequence((unsigned)walk / (unsigned)args.in.heads),
+        : tiles(tiles), args(tiles.all), walk((int)tiles.first + chunk / (unsigned)args.chunks),
+          segment(chunk % (unsigned)args.chunks / CHUNKS), sequence((unsigned)walk / (unsigned)args.in.heads),
           head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
     {
     }

@@ -25,7 +25,7 @@ static_assert(Layout::BYTES <= 227 * 1024, "what a block may have");
 
 template <bool BOTH> struct States : Chain<Layout> {
     __device__ States(const rl_tiles_args &tiles, char *shared)
-        : Chain<Layout>(tiles, shared, blockIdx.x / (unsigned)cluster_blocks() / 2,
+        : Chain<Layout>(tiles, shared, (int)tiles.first + blockIdx.x / (unsigned)cluster_blocks() / 2,
                         blockIdx.x / (unsigned)cluster_blocks() % 2)
     {
     }
@@ -55,7 +55,7 @@ template <bool BOTH> struct States : Chain<Layout> {
         meet(); /* the tile is there, and the next gates */
         if (brings()) {
             char *const to = (char *)(back ? args.G : args.S);
-            bytes_store(to + ((int64_t)walk * chunks + first(turn) / STEPS) * TILE, tile, TILE);
+            bytes_store(to + ((walk - tiles.first) * chunks + first(turn) / STEPS) * TILE, tile, TILE);
             stores_commit();
         }
         __syncwarp();
