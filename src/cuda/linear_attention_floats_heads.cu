@@ -9,12 +9,10 @@ template <bool LATER>
 __device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
 {
     const int block = i / BLOCK, own = i % BLOCK;
-#pragma unroll
-    for (int row = 0; row < BLOCKS; row++) {
-        const bool counts = LATER ? row < block : block < row;
-        const float between = LATER ? d.between[row][block] * scale : d.between[block][row];
-        to.across[row][i] = counts ? between * (LATER ? d.until[i] : d.worth[i]) : 0;
-    }
+    to.between[block][own] = LATER  ? (block < own ? d.between[block][own] * scale : 0)
+                             : own < block ? d.between[own][block]
+                                           : 0;
+    to.across[i] = LATER ? d.until[i] : d.worth[i];
 #pragma unroll
     for (int column = 0; column < BLOCK; column++)
         to.own[block][own][column] = LATER ? d.within[block][own][column] * scale

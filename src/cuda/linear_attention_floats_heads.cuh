@@ -38,11 +38,12 @@ constexpr int STAGES = 3, EIGHTS = WIDE / 8;
 
 /*
  * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by side
- * (of the row) times across (of the row's block and the column), within a block by own; neither is 0 against time.
+ * (of the row) times between (of their blocks) times across (of the column), within a block by own.
  */
 struct alignas(16) Record {
-    float across[BLOCKS][STEPS];      /* 0 for columns of the row's own block, too */
-    float own[BLOCKS][BLOCK][BLOCK];  /* by rows of a block */
+    float between[BLOCKS][BLOCKS];   /* of the row's block and the column's; 0 within one, and against time */
+    float own[BLOCKS][BLOCK][BLOCK]; /* by rows of a block; 0 against time */
+    float across[STEPS];
     float side[STEPS];
     float decay[STEPS], out[STEPS];   /* of an answer's row: of what comes of the state; and of all */
     float weight[STEPS];              /* of a step in the state's sum */

@@ -60,18 +60,20 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     /* P with its decays. */
     __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
     {
+        const float *const between = r.between[2 * warp], *const across = r.across + 2 * pair_of_lane();
+        const float *const own[2] = {r.own[2 * warp][group_of_lane()] + 2 * pair_of_lane(),
+                                     r.own[2 * warp + 1][group_of_lane()] + 2 * pair_of_lane()};
+        const float2 within[2] = {*(const float2 *)own[0], *(const float2 *)own[1]};
+        const float side[2] = {r.side[row(0)], r.side[row(1)]};
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int block = 2 * warp + half;
-            const float side = r.side[row(half)];
-            const float *const across = r.across[block] + 2 * pair_of_lane();
-            const float *const own = r.own[block][group_of_lane()] + 2 * pair_of_lane();
+        for (int n = 0; n < EIGHTS; n++) {
+            const float2 there = *(const float2 *)(across + n * 8);
 #pragma unroll
-            for (int n = 0; n < EIGHTS; n++) {
-                const float2 decay = *(const float2 *)(n == block ? own : across + n * 8);
-                const float rest = n == block ? 1 : side;
-                P[n * 4 + half * 2] *= decay.x * rest;
-                P[n * 4 + half * 2 + 1] *= decay.y * rest;
+            for (int half = 0; half < 2; half++) {
+                const float decay = side[half] * between[half * BLOCKS + n];
+                const bool is_own = n == 2 * warp + half;
+                P[n * 4 + half * 2] *= is_own ? within[half].x : decay * there.x;
+                P[n * 4 + half * 2 + 1] *= is_own ? within[half].y : decay * there.y;
             }
         }
     }
