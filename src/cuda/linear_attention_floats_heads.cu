@@ -13,10 +13,14 @@ __device__ __forceinline__ void make_record(Record &to, const Decays &d, float s
                              : own < block ? d.between[own][block]
                                            : 0;
     to.across[i] = LATER ? d.until[i] : d.worth[i];
+    float row[BLOCK];
 #pragma unroll
     for (int column = 0; column < BLOCK; column++)
-        to.own[block][own][column] = LATER ? d.within[block][own][column] * scale
-                                           : d.within[block][column][own] * d.beta[block * BLOCK + column];
+        row[column] = LATER ? d.within[block][own][column] * scale
+                            : d.within[block][column][own] * d.beta[block * BLOCK + column];
+    float4 *const rows = (float4 *)to.own[block][own];
+    rows[0] = float4{row[0], row[1], row[2], row[3]};
+    rows[1] = float4{row[4], row[5], row[6], row[7]};
     to.side[i] = LATER ? d.after[i] : d.until[i];
     to.decay[i] = LATER ? d.to_end[i] : d.from_begin[i];
     to.out[i] = LATER ? d.beta[i] : scale;

@@ -194,8 +194,8 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         this->await_stage(turn);
         load_rows(a, stage(turn));
-        barrier_wait(&signals().split, (uint32_t)turn & 1);
-        multiply<WIDE>(P, a, stage(turn) + Room::B, shared + Room::B_SMALL);
+        this->await_second(signals().split, turn);
+        multiply<WIDE>(P, a, stage(turn) + Room::B, this->second_of_b(turn));
     }
     __device__ __forceinline__ void read_state(float (&Y)[LANES / 2], const Operand<> &a, int turn)
     {
@@ -211,7 +211,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         if constexpr (WHAT == RL_HEADS_DK) {
             this->await_sums(turn);
             dot_state(Y, r, turn);
-            barrier_wait(&signals().turned, (uint32_t)turn & 1);
+            this->await_second(signals().turned, turn);
             add_pairs(P, r, turn);
             this->arrive(signals().summed);
         }
@@ -229,7 +229,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 read_state(Y, a, turn);
                 products_wait<1>();
                 hold(P);
-                this->arrive(signals().asked);
+                this->arrive(signals().asked[turn % 2]);
                 weigh(P, r);
                 products_wait<0>();
                 a.stay();
@@ -242,7 +242,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 Operand<> a;
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++) a.set(n, P[n * 4], P[n * 4 + 2], P[n * 4 + 1], P[n * 4 + 3]);
-                barrier_wait(&signals().turned, (uint32_t)turn & 1);
+                this->await_second(signals().turned, turn);
                 multiply<LANES>(Z, a, shared + Room::C_BIG, shared + Room::C_SMALL);
                 products_wait<0>();
                 a.stay();
@@ -250,7 +250,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
             }
             this->arrive(signals().answered);
             finish(Y, Z, r, turn);
-            this->arrive(signals().empty[turn % STAGES]);
+            this->arrive(signals().empty[turn % Room::TURNS]);
             store(Y, turn);
         }
     }
