@@ -5,11 +5,10 @@ namespace attention_heads
 {
 
 /* A step's part of a record, once all decays are there. */
-template <bool LATER>
-__device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
+template <bool LATER> __device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
 {
     const int block = i / BLOCK, own = i % BLOCK;
-    to.between[block][own] = LATER  ? (block < own ? d.between[block][own] * scale : 0)
+    to.between[block][own] = LATER         ? (block < own ? d.between[block][own] * scale : 0)
                              : own < block ? d.between[own][block]
                                            : 0;
     to.across[i] = LATER ? d.until[i] : d.worth[i];

@@ -37,17 +37,17 @@ constexpr int LINE = 128, PANEL = STEPS * LINE, TURNED = LANES * LINE; /* bytes;
 constexpr int STAGES = 3, EIGHTS = WIDE / 8;
 
 /*
- * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by side
- * (of the row) times between (of their blocks) times across (of the column), within a block by own.
+ * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by
+ * side (of the row) times between (of their blocks) times across (of the column), within a block by own.
  */
 struct alignas(16) Record {
     float between[BLOCKS][BLOCKS];   /* of the row's block and the column's; 0 within one, and against time */
     float own[BLOCKS][BLOCK][BLOCK]; /* by rows of a block; 0 against time */
     float across[STEPS];
     float side[STEPS];
-    float decay[STEPS], out[STEPS];   /* of an answer's row: of what comes of the state; and of all */
-    float weight[STEPS];              /* of a step in the state's sum */
-    float first, second;              /* which add up to the product of all */
+    float decay[STEPS], out[STEPS]; /* of an answer's row: of what comes of the state; and of all */
+    float weight[STEPS];            /* of a step in the state's sum */
+    float first, second;            /* which add up to the product of all */
     bool steady, fades, heavy, special;
 };
 
@@ -156,7 +156,7 @@ constexpr int RECORD_BYTES = ((int)sizeof(Record) + 1023) / 1024 * 1024;
 /* Shared memory, in bytes from its begin. */
 template <int WHAT> struct Room {
     static constexpr bool LATER = WHAT == RL_HEADS_DV || WHAT == RL_HEADS_DK; /* goes back in time */
-    static constexpr int TURNS = WHAT == RL_HEADS_DK ? 2 : STAGES; /* chunks that there is room for */
+    static constexpr int TURNS = WHAT == RL_HEADS_DK ? 2 : STAGES;            /* chunks that there is room for */
     static constexpr bool PAIRS = WHAT == RL_HEADS_DQ || WHAT == RL_HEADS_DK; /* what the gates' gradients need */
     static constexpr int B = 2 * PANEL, C = 4 * PANEL, E = 5 * PANEL, RECORD = PAIRS ? 6 * PANEL : 5 * PANEL;
     static constexpr int STAGE = RECORD + RECORD_BYTES, B_SMALL = TURNS * STAGE; /* of two chunks */

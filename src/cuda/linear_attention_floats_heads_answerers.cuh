@@ -179,8 +179,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         float finite = 0;
 #pragma unroll
-        for (int i = 0; i < LANES / 2; i++)
-            Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
+        for (int i = 0; i < LANES / 2; i++) Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
         if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, turn);
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {

@@ -61,8 +61,8 @@ template <int WHAT> struct Loader : Head<WHAT> {
         load(to + Room::B + PANEL, B, LANES, turn, head, row);
         load(to + Room::C, C, lane, turn, head, row);
         if (Room::PAIRS) load(to + Room::E, E, lane, turn, head, row);
-        bytes_load(to + Room::RECORD,
-                   (const char *)args.records + this->record_place(turn) * RECORD_BYTES, (uint32_t)sizeof(Record), &signals().full[turn % Room::TURNS]);
+        bytes_load(to + Room::RECORD, (const char *)args.records + this->record_place(turn) * RECORD_BYTES,
+                   (uint32_t)sizeof(Record), &signals().full[turn % Room::TURNS]);
     }
     __device__ __forceinline__ void run() const
     {
