@@ -63,11 +63,12 @@ static rill_status start(rill_context *context, rl_heads_args *whole, int64_t ea
     if (status == RILL_OK)
         status = rl_workspace_take(context, (size_t)(heads * a->in.length), (void **)&a->marks.kinds);
     if (status == RILL_OK)
-        status = rl_workspace_take(
-            context, (size_t)(heads * a->chunks * (a->dy.data ? 2 : 1)) * rl_heads_record(), &a->records);
+        status = rl_workspace_take(context, (size_t)(heads * a->chunks * (a->dy.data ? 2 : 1)) * rl_heads_record(),
+                                   &a->records);
     if (status != RILL_OK) return status;
     return rl_cuda_launch_early(context, rl_heads_records_kernel(), heads * a->chunks, 1, RL_FLOATS_STEPS,
-                                rl_heads_records_shared(), arguments, "linear_attention: launch of products of gates");
+                                rl_heads_records_shared(), arguments,
+                                "linear_attention: launch of products of gates");
 }
 
 static rill_status launch(rill_context *context, rl_heads_args *whole, const void *kernel, size_t shared,

@@ -5,20 +5,21 @@ namespace attention_heads
 {
 
 /* A step's part of a record, once all decays are there. */
-template <bool LATER>
-__device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
+template <bool LATER> __device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
 {
     const int block = i / BLOCK, own = i % BLOCK;
-#pragma unroll
-    for (int row = 0; row < BLOCKS; row++) {
-        const bool counts = LATER ? row < block : block < row;
-        const float between = LATER ? d.between[row][block] * scale : d.between[block][row];
-        to.across[row][i] = counts ? between * (LATER ? d.until[i] : d.worth[i]) : 0;
-    }
+    to.between[block][own] = LATER         ? (block < own ? d.between[block][own] * scale : 0)
+                             : own < block ? d.between[own][block]
+                                           : 0;
+    to.across[i] = LATER ? d.until[i] : d.worth[i];
+    float row[BLOCK];
 #pragma unroll
     for (int column = 0; column < BLOCK; column++)
-        to.own[block][own][column] = LATER ? d.within[block][own][column] * scale
-                                           : d.within[block][column][own] * d.beta[block * BLOCK + column];
+        row[column] = LATER ? d.within[block][own][column] * scale
+                            : d.within[block][column][own] * d.beta[block * BLOCK + column];
+    float4 *const rows = (float4 *)to.own[block][own];
+    rows[0] = float4{row[0], row[1], row[2], row[3]};
+    rows[1] = float4{row[4], row[5], row[6], row[7]};
     to.side[i] = LATER ? d.after[i] : d.until[i];
     to.decay[i] = LATER ? d.to_end[i] : d.from_begin[i];
     to.out[i] = LATER ? d.beta[i] : scale;

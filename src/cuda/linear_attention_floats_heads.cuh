@@ -37,24 +37,25 @@ constexpr int LINE = 128, PANEL = STEPS * LINE, TURNED = LANES * LINE; /* bytes;
 constexpr int STAGES = 3, EIGHTS = WIDE / 8;
 
 /*
- * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by side
- * (of the row) times across (of the row's block and the column), within a block by own; neither is 0 against time.
+ * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by
+ * side (of the row) times between (of their blocks) times across (of the column), within a block by own.
  */
 struct alignas(16) Record {
-    float across[BLOCKS][STEPS];      /* 0 for columns of the row's own block, too */
-    float own[BLOCKS][BLOCK][BLOCK];  /* by rows of a block */
+    float between[BLOCKS][BLOCKS];   /* of the row's block and the column's; 0 within one, and against time */
+    float own[BLOCKS][BLOCK][BLOCK]; /* by rows of a block; 0 against time */
+    float across[STEPS];
     float side[STEPS];
-    float decay[STEPS], out[STEPS];   /* of an answer's row: of what comes of the state; and of all */
-    float weight[STEPS];              /* of a step in the state's sum */
-    float first, second;              /* which add up to the product of all */
+    float decay[STEPS], out[STEPS]; /* of an answer's row: of what comes of the state; and of all */
+    float weight[STEPS];            /* of a step in the state's sum */
+    float first, second;            /* which add up to the product of all */
     bool steady, fades, heavy, special;
 };
 
 /* By what they tell; each has one phase a chunk, or a round of stages. */
 struct Signals {
     uint64_t full[STAGES], empty[STAGES]; /* tiles have come; all of them was used */
-    uint64_t split, turned, state;        /* b's second part is made; c; the state of a chunk */
-    uint64_t asked, answered, read;       /* they were used: b's, c, the state */
+    uint64_t split[2], turned[2], state;  /* b's second part is made; c; the state of a chunk */
+    uint64_t asked[2], answered, read;    /* they were used: b's, c, the state */
     uint64_t summed, taken[2];            /* sums for the gates are there; they were taken */
 };
 
@@ -155,10 +156,11 @@ constexpr int RECORD_BYTES = ((int)sizeof(Record) + 1023) / 1024 * 1024;
 /* Shared memory, in bytes from its begin. */
 template <int WHAT> struct Room {
     static constexpr bool LATER = WHAT == RL_HEADS_DV || WHAT == RL_HEADS_DK; /* goes back in time */
+    static constexpr int TURNS = WHAT == RL_HEADS_DK ? 2 : STAGES;            /* chunks that there is room for */
     static constexpr bool PAIRS = WHAT == RL_HEADS_DQ || WHAT == RL_HEADS_DK; /* what the gates' gradients need */
     static constexpr int B = 2 * PANEL, C = 4 * PANEL, E = 5 * PANEL, RECORD = PAIRS ? 6 * PANEL : 5 * PANEL;
-    static constexpr int STAGE = RECORD + RECORD_BYTES, B_SMALL = STAGES * STAGE;
-    static constexpr int C_BIG = B_SMALL + 2 * PANEL, C_SMALL = C_BIG + 2 * TURNED;
+    static constexpr int STAGE = RECORD + RECORD_BYTES, B_SMALL = TURNS * STAGE; /* of two chunks */
+    static constexpr int C_BIG = B_SMALL + 4 * PANEL, C_SMALL = C_BIG + 2 * TURNED;
     static constexpr int S_BIG = C_SMALL + 2 * TURNED, S_SMALL = S_BIG + 2 * TURNED;
     static constexpr int C_PLAIN = S_SMALL + 2 * TURNED; /* the second part of c as it lies */
     static constexpr int SUMS = C_PLAIN + (WHAT == RL_HEADS_DK ? PANEL : 0);
@@ -194,7 +196,11 @@ template <int WHAT> struct Head {
     }
     __device__ __forceinline__ char *stage(int turn) const
     {
-        return shared + turn % STAGES * Room::STAGE;
+        return shared + turn % Room::TURNS * Room::STAGE;
+    }
+    __device__ __forceinline__ char *second_of_b(int turn) const
+    {
+        return shared + Room::B_SMALL + turn % 2 * (2 * PANEL);
     }
     __device__ __forceinline__ const Record &record(int turn) const
     {
@@ -241,14 +247,19 @@ template <int WHAT> struct Head {
         if (thread % 32 == 0) barrier_arrive(&signal);
         __syncwarp();
     }
+    /* Of a signal that has two places, for every second chunk each. */
+    __device__ __forceinline__ void await_second(uint64_t (&signal)[2], int turn) const
+    {
+        if (turn >= 0) barrier_wait(&signal[turn % 2], (uint32_t)(turn / 2) & 1);
+    }
     /* Room for the chunk's sums. */
     __device__ __forceinline__ void await_sums(int turn) const
     {
-        if (turn > 1) barrier_wait(&signals().taken[turn % 2], (uint32_t)(turn / 2 - 1) & 1);
+        await_second(signals().taken, turn - 2);
     }
     __device__ __forceinline__ void await_stage(int turn) const
     {
-        barrier_wait(&signals().full[turn % STAGES], (uint32_t)(turn / STAGES) & 1);
+        barrier_wait(&signals().full[turn % Room::TURNS], (uint32_t)(turn / Room::TURNS) & 1);
     }
 };
 

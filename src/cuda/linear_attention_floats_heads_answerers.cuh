@@ -60,18 +60,20 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     /* P with its decays. */
     __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
     {
+        const float *const between = r.between[2 * warp], *const across = r.across + 2 * pair_of_lane();
+        const float *const own[2] = {r.own[2 * warp][group_of_lane()] + 2 * pair_of_lane(),
+                                     r.own[2 * warp + 1][group_of_lane()] + 2 * pair_of_lane()};
+        const float2 within[2] = {*(const float2 *)own[0], *(const float2 *)own[1]};
+        const float side[2] = {r.side[row(0)], r.side[row(1)]};
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int block = 2 * warp + half;
-            const float side = r.side[row(half)];
-            const float *const across = r.across[block] + 2 * pair_of_lane();
-            const float *const own = r.own[block][group_of_lane()] + 2 * pair_of_lane();
+        for (int n = 0; n < EIGHTS; n++) {
+            const float2 there = *(const float2 *)(across + n * 8);
 #pragma unroll
-            for (int n = 0; n < EIGHTS; n++) {
-                const float2 decay = *(const float2 *)(n == block ? own : across + n * 8);
-                const float rest = n == block ? 1 : side;
-                P[n * 4 + half * 2] *= decay.x * rest;
-                P[n * 4 + half * 2 + 1] *= decay.y * rest;
+            for (int half = 0; half < 2; half++) {
+                const float decay = side[half] * between[half * BLOCKS + n];
+                const bool is_own = n == 2 * warp + half;
+                P[n * 4 + half * 2] *= is_own ? within[half].x : decay * there.x;
+                P[n * 4 + half * 2 + 1] *= is_own ? within[half].y : decay * there.y;
             }
         }
     }
@@ -177,8 +179,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         float finite = 0;
 #pragma unroll
-        for (int i = 0; i < LANES / 2; i++)
-            Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
+        for (int i = 0; i < LANES / 2; i++) Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
         if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, turn);
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
@@ -192,8 +193,8 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         this->await_stage(turn);
         load_rows(a, stage(turn));
-        barrier_wait(&signals().split, (uint32_t)turn & 1);
-        multiply<WIDE>(P, a, stage(turn) + Room::B, shared + Room::B_SMALL);
+        this->await_second(signals().split, turn);
+        multiply<WIDE>(P, a, stage(turn) + Room::B, this->second_of_b(turn));
     }
     __device__ __forceinline__ void read_state(float (&Y)[LANES / 2], const Operand<> &a, int turn)
     {
@@ -209,7 +210,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         if constexpr (WHAT == RL_HEADS_DK) {
             this->await_sums(turn);
             dot_state(Y, r, turn);
-            barrier_wait(&signals().turned, (uint32_t)turn & 1);
+            this->await_second(signals().turned, turn);
             add_pairs(P, r, turn);
             this->arrive(signals().summed);
         }
@@ -227,7 +228,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 read_state(Y, a, turn);
                 products_wait<1>();
                 hold(P);
-                this->arrive(signals().asked);
+                this->arrive(signals().asked[turn % 2]);
                 weigh(P, r);
                 products_wait<0>();
                 a.stay();
@@ -240,7 +241,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 Operand<> a;
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++) a.set(n, P[n * 4], P[n * 4 + 2], P[n * 4 + 1], P[n * 4 + 3]);
-                barrier_wait(&signals().turned, (uint32_t)turn & 1);
+                this->await_second(signals().turned, turn);
                 multiply<LANES>(Z, a, shared + Room::C_BIG, shared + Room::C_SMALL);
                 products_wait<0>();
                 a.stay();
@@ -248,7 +249,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
             }
             this->arrive(signals().answered);
             finish(Y, Z, r, turn);
-            this->arrive(signals().empty[turn % STAGES]);
+            this->arrive(signals().empty[turn % Room::TURNS]);
             store(Y, turn);
         }
     }

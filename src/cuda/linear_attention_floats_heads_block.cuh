@@ -28,10 +28,13 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         let_later_start();
         if (thread == 0) {
             for (int i = 0; i < STAGES; i++) barrier_init(&signals.full[i], 1), barrier_init(&signals.empty[i], 8);
-            uint64_t *const by_group[] = {&signals.state, &signals.asked, &signals.answered, &signals.read};
-            for (int i = 0; i < 4; i++) barrier_init(by_group[i], 4);
-            barrier_init(&signals.split, 2);
-            barrier_init(&signals.turned, WHAT == RL_HEADS_DK ? 6 : 4);
+            uint64_t *const by_group[] = {&signals.state, &signals.answered, &signals.read};
+            for (int i = 0; i < 3; i++) barrier_init(by_group[i], 4);
+            for (int i = 0; i < 2; i++) {
+                barrier_init(&signals.split[i], 2);
+                barrier_init(&signals.turned[i], WHAT == RL_HEADS_DK ? 6 : 4);
+                barrier_init(&signals.asked[i], 4);
+            }
             barrier_init(&signals.summed, 8);
             for (uint64_t &taken : signals.taken) barrier_init(&taken, 1);
             barrier_publish();

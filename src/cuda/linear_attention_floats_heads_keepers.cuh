@@ -183,13 +183,13 @@ template <int WHAT> struct Keepers : Head<WHAT> {
             this->await_stage(turn);
             if (turn > 0) barrier_wait(&signals().answered, phase ^ 1);
             turn_over(turn);
-            barrier_wait(&signals().split, phase); /* all of b is finite */
+            this->await_second(signals().split, turn); /* all of b is finite */
             shared_publish();
-            this->arrive(signals().turned);
+            this->arrive(signals().turned[turn % 2]);
             {
                 Operand<> a;
                 load_weighed(a, turn);
-                barrier_wait(&signals().turned, phase);
+                this->await_second(signals().turned, turn);
                 multiply<LANES>(sum, a, shared + Room::C_BIG, shared + Room::C_SMALL);
                 judge(turn);
                 if (WHAT == RL_HEADS_DQ && this->wants_gates()) keep(turn);
@@ -199,7 +199,7 @@ template <int WHAT> struct Keepers : Head<WHAT> {
                 hold(sum);
             }
             const float first = this->record(turn).first, second = this->record(turn).second;
-            this->arrive(signals().empty[turn % STAGES]);
+            this->arrive(signals().empty[turn % Room::TURNS]);
 #pragma unroll
             for (int i = 0; i < LANES / 2; i++) S[i] = passed(first, second, S[i], sum[i]);
             if (turn + 1 == chunks) break;

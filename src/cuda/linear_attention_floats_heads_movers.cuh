@@ -30,7 +30,7 @@ template <int WHAT> struct Loader : Head<WHAT> {
         const int of_keys = head / (int)args.in.share;
         tile_load(to, whole.tiles[side],
                   HeadTileAt{from, (int)this->first(turn), is_of_keys(side) ? of_keys : head, row},
-                  &signals().full[turn % STAGES]);
+                  &signals().full[turn % Room::TURNS]);
     }
     /* Those against time lie behind all others. */
     __device__ __forceinline__ int64_t record_place(int turn) const
@@ -54,22 +54,23 @@ template <int WHAT> struct Loader : Head<WHAT> {
                                                 : RL_HEADS_Q;
         constexpr int E = WHAT == RL_HEADS_DQ ? RL_HEADS_Q : RL_HEADS_K;
         char *const to = stage(turn);
-        barrier_expect(&signals().full[turn % STAGES], Room::RECORD + (uint32_t)sizeof(Record));
+        barrier_expect(&signals().full[turn % Room::TURNS], Room::RECORD + (uint32_t)sizeof(Record));
         load(to, A, 0, turn, head, row);
         load(to + PANEL, A, LANES, turn, head, row);
         load(to + Room::B, B, 0, turn, head, row);
         load(to + Room::B + PANEL, B, LANES, turn, head, row);
         load(to + Room::C, C, lane, turn, head, row);
         if (Room::PAIRS) load(to + Room::E, E, lane, turn, head, row);
-        bytes_load(to + Room::RECORD,
-                   (const char *)args.records + this->record_place(turn) * RECORD_BYTES, (uint32_t)sizeof(Record), &signals().full[turn % STAGES]);
+        bytes_load(to + Room::RECORD, (const char *)args.records + this->record_place(turn) * RECORD_BYTES,
+                   (uint32_t)sizeof(Record), &signals().full[turn % Room::TURNS]);
     }
     __device__ __forceinline__ void run() const
     {
         const int head = this->head(), row = (int)((unsigned)this->walk / (unsigned)args.in.heads);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            if (turn >= STAGES) barrier_wait(&signals().empty[turn % STAGES], (uint32_t)(turn / STAGES - 1) & 1);
+            if (turn >= Room::TURNS)
+                barrier_wait(&signals().empty[turn % Room::TURNS], (uint32_t)(turn / Room::TURNS - 1) & 1);
             fill(turn, head, row);
         }
     }
@@ -117,21 +118,18 @@ template <int WHAT> struct Splitters : Head<WHAT> {
         bool special = false;
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            const uint32_t before = (uint32_t)(turn - 1) & 1;
             this->await_stage(turn);
-            if (turn > 0) {
-                barrier_wait(&signals().asked, before);
-                barrier_wait(&signals().turned, before); /* the keepers know of the split before */
-            }
-            special = split<2 * PANEL, HALF>(stage(turn) + Room::B, shared + Room::B_SMALL, thread) || special;
+            this->await_second(signals().asked, turn - 2);
+            this->await_second(signals().turned, turn - 2); /* the keepers know of the split before */
+            special = split<2 * PANEL, HALF>(stage(turn) + Room::B, this->second_of_b(turn), thread) || special;
             shared_publish();
-            this->arrive(signals().split);
+            this->arrive(signals().split[turn % 2]);
             if (WHAT != RL_HEADS_DK) continue;
-            if (turn > 0) barrier_wait(&signals().answered, before);
+            if (turn > 0) barrier_wait(&signals().answered, (uint32_t)(turn - 1) & 1);
             if (this->wants_gates())
                 special = split<PANEL, HALF>(stage(turn) + Room::C, shared + Room::C_PLAIN, thread) || special;
             shared_publish();
-            this->arrive(signals().turned);
+            this->arrive(signals().turned[turn % 2]);
         }
         return special;
     }

@@ -171,11 +171,27 @@ static void long_sequences(void **unused)
     }
 }
 
+/* So many heads that blocks go through one each: with a reset, and what is not finite, faded or large in some. */
+static void many_heads(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        attention made = attention_make(RILL_F32, (attention_sizes){1, 70 + 60 * i, 17, 34, 48, i ? 32 : 64, 0});
+        if (i) draw_log_gates(&made, -3, 0);
+        set_gate(&made, 66, i ? -INFINITY : 0);
+        view_store(&made.forward.k, (int64_t[]){0, 20, 3, 5}, NAN);
+        view_store(&made.forward.v, (int64_t[]){0, 30, 11, 7}, 1e30);
+        view_store(&made.forward.q, (int64_t[]){0, 65, 9, 40}, INFINITY);
+        view_store(&made.backward.dy, (int64_t[]){0, 64, 25, 1}, -INFINITY);
+        agree(&made, "many heads");
+    }
+}
+
 int run_chunk_tests(const char *name)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes),           cmocka_unit_test(decays),
-                                       cmocka_unit_test(factors),         cmocka_unit_test(not_finite),
-                                       cmocka_unit_test(large_numbers),   cmocka_unit_test(faded),
-                                       cmocka_unit_test(packed_and_wide), cmocka_unit_test(long_sequences)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes),           cmocka_unit_test(decays),         cmocka_unit_test(factors),
+        cmocka_unit_test(not_finite),      cmocka_unit_test(large_numbers),  cmocka_unit_test(faded),
+        cmocka_unit_test(packed_and_wide), cmocka_unit_test(long_sequences), cmocka_unit_test(many_heads)};
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
