@@ -316,14 +316,6 @@ rill_status rl_cuda_attention_gates_by_steps(rill_context *context, const rl_lin
     return launch_backward(context, &args, false);
 }
 
-rill_status rl_cuda_attention_marked_by_steps(rill_context *context, const rl_linear_attention_backward_problem *p,
-                                              int32_t *marks)
-{
-    rl_attention_backward_args args = resolve_backward(p, false);
-    args.marks.all = marks;
-    return launch_backward(context, &args, false);
-}
-
 rill_status rl_cuda_attention_backward_by_steps(rill_context *context, rl_attention_backward_args *args)
 {
     return launch_backward(context, args, false);

@@ -15,8 +15,8 @@
 #include <machine/kernel.cuh>
 
 #include "linear_attention_chunk_choice.cuh"
-#include "linear_attention_chunk_kept.cuh"
 #include "linear_attention_chunk_mixer.cuh"
+#include "linear_attention_chunk_walk.cuh"
 
 namespace attention_chunks
 {
@@ -156,22 +156,6 @@ __device__ __forceinline__ void sum_segment(const rl_chunks_args &args, const Ta
         (fate.resets ? RL_CHUNKS_RESETS : 0) | (steady ? 0 : RL_CHUNKS_UNSTEADY);
 }
 
-/* Every second state of a segment; heads that products may not have are marked. */
-template <int KEYS, Purpose PURPOSE>
-__device__ __forceinline__ void keep_segment(const rl_chunks_args &args, const TaskOf<KEYS, PURPOSE> &task,
-                                             Kept<KEYS, PURPOSE> &walk, int64_t entry)
-{
-    const int chunks = walk.course.chunks;
-    const int begin = task.cut(args, chunks, task.segment), stop = task.cut(args, chunks, task.segment + 1);
-    if (args.segments > 1)
-        enter<KEYS, PURPOSE>(args, task, entry, walk);
-    else
-        walk.load_state();
-    walk.first = same(task.cut(args, chunks, entry));
-    if (!walk.keep_up(same(begin), same(stop)) && walk.thread == 0)
-        args.bad[(int64_t)task.sequence * args.heads + task.head] = 1;
-}
-
 /* Registers of a thread.  A block begins with the same for all, and its warpgroups exchange them: never more. */
 template <int KEYS, Purpose PURPOSE> struct Share {
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
@@ -191,7 +175,7 @@ __device__ __forceinline__ void run_block(const rl_chunks_args &args, char *shar
     typedef attention_chunks::Layout<KEYS, PURPOSE> Layout;
     const TaskOf<KEYS, PURPOSE> task(args);
     const int group = same((int)threadIdx.x / THREADS);
-    const int64_t entry = (!Layout::SUMS || Layout::KEEPS) && args.segments > 1 ? task.entry(args) : task.segment;
+    const int64_t entry = !Layout::SUMS && args.segments > 1 ? task.entry(args) : task.segment;
     if (threadIdx.x == 0) {
         Signals &signals = *(Signals *)(shared + Layout::SIGNALS);
         for (uint64_t &full : signals.full) barrier_init(&full, 1);
@@ -218,10 +202,8 @@ __device__ __forceinline__ void run_block(const rl_chunks_args &args, char *shar
         }
     } else {
         registers_raise<Share<KEYS, PURPOSE>::STATE>();
-        Kept<KEYS, PURPOSE> walk(args, task.sequence, task.head, group, (task.slab + group) * VALUES, shared);
-        if constexpr (Layout::KEEPS)
-            keep_segment<KEYS, PURPOSE>(args, task, walk, entry);
-        else if constexpr (Layout::SUMS)
+        Walk<KEYS, PURPOSE> walk(args, task.sequence, task.head, group, (task.slab + group) * VALUES, shared);
+        if constexpr (Layout::SUMS)
             sum_segment<KEYS, PURPOSE>(args, task, walk);
         else
             walk_segment<KEYS, PURPOSE>(args, task, walk, entry);

@@ -22,7 +22,6 @@ Choice choose_dk(int64_t keys);
 Choice choose_dk_and_dv(int64_t keys);
 Choice choose_sum(int64_t keys);
 Choice choose_sum_of_state(int64_t keys);
-Choice choose_kept_states();
 
 } // namespace attention_chunks
 

@@ -22,8 +22,7 @@ __global__ void __launch_bounds__(STEPS) decays_kernel(const __grid_constant__ r
     let_later_start();
     await_earlier();
     const Course course(args, sequence);
-    const int chunks = course.chunks + (args.paired ? course.chunks % 2 : 0);
-    for (int chunk = (int)blockIdx.y; chunk < chunks; chunk += (int)gridDim.y) {
+    for (int chunk = (int)blockIdx.y; chunk < course.chunks; chunk += (int)gridDim.y) {
         const int64_t step = course.step(chunk) + thread;
         start_decays(d, args, course, thread, step, Raw(args, course, head, step));
         __syncthreads(); /* what the blocks multiply to is there */

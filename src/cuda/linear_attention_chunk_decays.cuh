@@ -7,9 +7,6 @@
  *     from j to the end of its block  ·  of the whole blocks between  ·  from the begin of t's block through t
  *
  * and within one block a table of its own.  So a gate of 0, or of 1e-30, harms none but those products that have it.
- *
- * Where beta is to be told from the gates (rl_chunks_args: `apart`) it is the factor of y; `within` is without it,
- * `after` has it, and `weight` is `after` without it.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_DECAYS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_DECAYS_CUH
@@ -80,7 +77,7 @@ struct alignas(16) Decays {
     float within[BLOCKS][BLOCK][BLOCK]; /* from step to step of a block, times the k factor; 0 against time */
     float after[STEPS];                 /* behind the step to the end of its block, times the k factor */
     float until[STEPS];                 /* from the begin of its block through the step */
-    float gate[STEPS], weight[STEPS], factor[STEPS]; /* the step's own; the k factor, or as below; that of y */
+    float gate[STEPS], weight[STEPS], factor[STEPS]; /* the step's own; the k factor; that of y */
     float total[BLOCKS];
     float between[BLOCKS][BLOCKS]; /* of the blocks between two; 0 against time and of a block with itself */
     float before[BLOCKS], behind[BLOCKS];
@@ -163,13 +160,13 @@ __device__ inline void start_decays(Decays &to, const rl_chunks_args &args, cons
     const bool resets = __any_sync(ALL, reset), zeros = __any_sync(ALL, !reset && g == 0);
     to.gate[row] = reset ? 1 : g;
     to.reset[row] = reset;
+    to.weight[row] = raw.weight;
     to.factor[row] = raw.factor;
     if (reset) g = 0;
     const auto [until, after] = attention::running_products<BLOCK>(g, own);
     float run = raw.weight;
     to.until[row] = until;
-    to.after[row] = after * raw.weight * (args.apart ? raw.factor : 1);
-    to.weight[row] = args.apart ? after * raw.weight : raw.weight;
+    to.after[row] = after * raw.weight;
     if (own == BLOCK - 1) to.total[block] = until;
     to.within[block][place][place] = run;
 #pragma unroll
@@ -182,7 +179,7 @@ __device__ inline void start_decays(Decays &to, const rl_chunks_args &args, cons
     const float size = fabsf(g);
     const float growth = product_over_warp(size <= 1 ? 1 : isnan(size) ? INFINITY : size);
     const float fade = product_over_warp(size < 1 && size > 0 ? size : 1);
-    const float heaviest = largest_over_warp(fabsf(raw.weight * (args.apart ? raw.factor : 1)));
+    const float heaviest = largest_over_warp(fabsf(raw.weight));
     if (i % 32 > 0) return;
     to.growth[warp] = growth, to.fade[warp] = fade, to.heaviest[warp] = heaviest;
     to.resets[warp] = resets, to.zeros[warp] = zeros;

@@ -92,7 +92,7 @@ constexpr int WALK_WARPS = RL_CHUNKS_WARPS, KIND = WALK_WARPS * STEPS;
 __device__ inline int64_t place_of(const rl_chunks_args &args, const Course &course, int64_t sequence, int64_t line,
                                    int64_t chunk)
 {
-    const int64_t chunks = (args.length + STEPS - 1) / STEPS, most = chunks + (args.paired ? chunks % 2 : 0);
+    const int64_t most = (args.length + STEPS - 1) / STEPS;
     const int64_t base = args.offsets ? course.begin / STEPS + sequence : sequence * most;
     return line * (args.offsets ? args.length / STEPS + args.sequences : args.sequences * most) + base + chunk;
 }

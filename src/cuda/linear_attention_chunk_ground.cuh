@@ -23,18 +23,17 @@ constexpr int ROW = WIDE * 2, PIECE = 16, TURN = 16, TURNS = STEPS / TURN; /* a 
 constexpr int SHARED_OF_ONE = 227 << 10, SHARED_OF_TWO = 113 << 10;        /* for a block of one or two */
 
 /* What a walk is for: y; and the state that leaves; y of dq, or of dk, and what the gates' gradients need of it; or a
- * segment's sum, and for a state that is given out; or the state before every second chunk. */
-enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM, SUM_OF_STATE, KEEP_STATES };
+ * segment's sum, and for a state that is given out. */
+enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH, SUM, SUM_OF_STATE };
 
 /*
  * Barriers in shared memory, by what they tell: inputs have come; P is made; all of it was used.  For an answer by a
  * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
  * out.
  */
-constexpr int MOST_STAGES = 5;  /* of inputs */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[MOST_STAGES], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
+    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
     bool fits[2]; /* by the group that shares */
 };
 
@@ -42,8 +41,7 @@ constexpr int DECAYS_ROOM = ((int)sizeof(Decays) + 1023) / 1024 * 1024; /* tiles
 
 /* Shared memory, in bytes from its begin; the partner's tiles are there for gates' gradients only. */
 template <int KEYS, Purpose PURPOSE> struct Layout {
-    static constexpr bool KEEPS = PURPOSE == KEEP_STATES, BOTH = PURPOSE == READ_BOTH;
-    static constexpr bool SUMS = PURPOSE == SUM || PURPOSE == SUM_OF_STATE || KEEPS; /* there is no answer */
+    static constexpr bool SUMS = PURPOSE == SUM || PURPOSE == SUM_OF_STATE, BOTH = PURPOSE == READ_BOTH;
     static constexpr bool PAIRED = BOTH || PURPOSE == READ_GRADIENTS, GATES = PAIRED || PURPOSE == READ_STATES;
     static constexpr int PANELS = KEYS / WIDE, GROUPS = PANELS; /* warpgroups that hold states, of VALUES each */
     static constexpr int K = SUMS ? 0 : PANELS * TILE, V = K + PANELS * TILE, PARTNER = V + GROUPS * TILE;
@@ -53,13 +51,11 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     /* For y on its way out, by chunks: else V's place is taken, which is filled anew the later. */
     static constexpr int OWN_ROWS = SUMS || GROUPS == 1 ? 0 : BOTH ? 1 : GATES ? 0 : 2;
     static constexpr bool OVER_V = GROUPS > 1 && GATES && !BOTH, COPIES = OWN_ROWS || OVER_V;
-    static constexpr int STATES = BOTH || KEEPS ? GROUPS * PANELS * TILE : 0;
+    static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
     static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
-    static constexpr int FIT = (MOST - REST) / STAGE,
-                         WANTED = SUMS ? MOST_STAGES : 3; /* sums have little else to do */
-    static constexpr int STAGES = FIT < WANTED ? FIT : WANTED;
+    static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
     static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
     static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;

@@ -19,8 +19,6 @@ static Choice choose(int64_t keys, rl_chunks_purpose purpose)
         return choose_dk_and_dv(keys);
     case RL_CHUNKS_SUM:
         return choose_sum(keys);
-    case RL_CHUNKS_KEEP_STATES:
-        return choose_kept_states();
     default:
         return choose_sum_of_state(keys);
     }

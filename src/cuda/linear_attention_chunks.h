@@ -38,7 +38,7 @@ enum {
 /*
  * What a walk is for: y alone, or with the state that leaves, or y of dq, or of dk, with what the gates' gradients
  * need; of dk with dv, too; or a segment's sum, and for a state
- * that is given out; or the state before every second chunk.
+ * that is given out.
  */
 typedef enum rl_chunks_purpose {
     RL_CHUNKS_Y,
@@ -47,8 +47,7 @@ typedef enum rl_chunks_purpose {
     RL_CHUNKS_DK,
     RL_CHUNKS_DK_AND_DV,
     RL_CHUNKS_SUM,
-    RL_CHUNKS_SUM_OF_STATE,
-    RL_CHUNKS_KEEP_STATES /* of two slabs */
+    RL_CHUNKS_SUM_OF_STATE
 } rl_chunks_purpose;
 
 /* What a segment of time is: no state passes it; it cannot be told by a sum, and must be walked. */
@@ -92,10 +91,6 @@ typedef struct rl_chunks_args {
     int32_t *bad; /* [sequences, heads] */
     bool wants_whole;
     rl_attention_view other; /* dv of the walk of dk, as y with stages_y */
-
-    bool apart;  /* the gates' products are without beta, which is the factor of y (linear_attention_chunk_decays.cuh)
-                  */
-    bool paired; /* they have one more chunk, of no steps, where their number is odd */
 } rl_chunks_args;
 
 /* The last kernel of the gates' gradients. */
@@ -106,17 +101,10 @@ typedef struct rl_chunks_gates_args {
     bool has_state;                       /* S_init is given */
 } rl_chunks_gates_args;
 
-/* Chunks of a sequence, of which places are left for. */
-static inline int64_t rl_chunks_most(int64_t length, bool paired)
-{
-    int64_t most = (length + RL_CHUNKS_STEPS - 1) / RL_CHUNKS_STEPS;
-    return most + (paired ? most % 2 : 0);
-}
-
 /* Chunks of all sequences, of one head. */
 static inline int64_t rl_chunks_places(const rl_chunks_args *args)
 {
-    int64_t most = rl_chunks_most(args->length, args->paired);
+    int64_t most = (args->length + RL_CHUNKS_STEPS - 1) / RL_CHUNKS_STEPS;
     return args->offsets ? args->length / RL_CHUNKS_STEPS + args->sequences : args->sequences * most;
 }
 

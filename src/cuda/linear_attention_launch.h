@@ -32,10 +32,6 @@ rill_status rl_cuda_attention_gates_by_steps(rill_context *context,
                                              const rl_linear_attention_backward_problem *problem, int32_t *marks,
                                              bool values);
 
-/* All gradients in the loop's order, of the heads that are marked; no two share a query head. */
-rill_status rl_cuda_attention_marked_by_steps(rill_context *context,
-                                              const rl_linear_attention_backward_problem *problem, int32_t *marks);
-
 /* dq or dk from what the heads of each query head have. */
 rill_status rl_cuda_attention_sum_heads(rill_context *context, const rill_tensor *to, const void *sums, int64_t share,
                                         bool is_double);

@@ -109,13 +109,6 @@ template <int later> __device__ inline void stores_wait()
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(later) : "memory");
 }
 
-/* The thread's stores are done, and may be read by whom it lets on; without it, not even by a kernel that starts
- * early. */
-__device__ inline void stores_finish()
-{
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
 /* Orders a thread's own writes to shared memory before what the copy engine reads of it next. */
 __device__ inline void shared_publish()
 {

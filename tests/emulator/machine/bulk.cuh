@@ -65,10 +65,6 @@ template <int later> inline void stores_wait()
 {
     emulator::wait_for_stores(later);
 }
-inline void stores_finish()
-{
-    emulator::wait_for_stores(0);
-}
 inline void shared_publish()
 {
 }
