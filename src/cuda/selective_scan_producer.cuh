@@ -206,7 +206,7 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
 
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
-        Few<T, ACROSS> gates[GROUP];
+        Few<T, ACROSS> gates[GROUP] = {}; /* else compilers carry others from round to round for it */
         const T *z = (const T *)tiles.gates[threadIdx.x];
         this->fetch_steps(gates, z, args.z, this->paces.z, steps);
         tiles.gates[threadIdx.x] = z;
