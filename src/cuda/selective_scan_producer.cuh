@@ -10,7 +10,7 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
 
     /*
      * Binary digits that four steps must take off a channel's slowest state for it not to be slow.  So many that
-     * errors of rough decays last some 60 steps at most, where an anchor would let them last 32; or, as 16 bits do
+     * errors of rough decays last some 90 steps at most, where an anchor would let them last 32; or, as 16 bits do
      * not show more, 1500.
      */
     static constexpr Acc LASTING = (sizeof(T) > 2 ? Acc(0.5) : Acc(LASTING_16)) * GROUP / STEPS;
@@ -206,7 +206,7 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
 
     __device__ void pass_gate(int steps, Quad<Acc> (&sum)[ACROSS])
     {
-        Few<T, ACROSS> gates[GROUP];
+        Few<T, ACROSS> gates[GROUP] = {}; /* else compilers carry others from round to round for it */
         const T *z = (const T *)tiles.gates[threadIdx.x];
         this->fetch_steps(gates, z, args.z, this->paces.z, steps);
         tiles.gates[threadIdx.x] = z;

@@ -6,7 +6,7 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
     using Base::decays, Base::load_A;
     using Base::LANES, Base::OWN, Base::args, Base::task, Base::column, Base::lane, Base::own, Base::h, Base::rate;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
-    static constexpr int UNROLLED = STEPS / STORED;            /* of walk_freely: all of a tile */
+    static constexpr int UNROLLED = sizeof(T) == 2 ? STEPS / STORED : 1; /* of walk_freely */
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
 
     Tiles<Acc, Shape> &tiles;
