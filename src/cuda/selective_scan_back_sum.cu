@@ -44,8 +44,8 @@ template <typename Acc, int count> __device__ void sum_inputs(const rl_s6_back_a
         const int64_t step = args.scan.reverse ? -view.step : view.step;
         const int64_t state = number < states ? number : number - states;
         const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
-        store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, count == 4 && view.wide, count,
-                                   sum);
+        store_four<RL_S6_BACK_ANY>((char *)view.data + to * bytes_of(view), view, OF_B, count == 4 && view.wide,
+                                   count, sum);
     }
 }
 template <typename Acc> __global__ void sum_kernel(const __grid_constant__ rl_s6_back_args args)
