@@ -7,6 +7,8 @@
  *
  * so that one walk forward, with one exponential a step, gives both.  Tiles are walked from zero each and joined by
  * exp(A Σδ), with accurate exponentials: errors of the rough ones last no longer than a tile.
+ *
+ * What most calls bring has a kernel of its own, which does the same: selective_scan_back_summary_neat.cu.
  */
 #include <machine/kernel.cuh>
 
