@@ -10,6 +10,7 @@
 
 #include <machine/barriers.cuh>
 #include <machine/bulk.cuh>
+#include <machine/held.cuh>
 #include <machine/wgmma.cuh>
 
 #include "s6_back_kernels.h"
@@ -43,39 +44,50 @@ constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
 
 static_assert(TEAMS * sizeof(Room) <= 227 * 1024, "more than a block may have");
 
+/* Before anyone takes a role: barriers, and each team's first jobs. */
+__device__ inline void begin(const rl_s6_back_args &args, Room *rooms, int team)
+{
+    for (int k = threadIdx.x; k < TEAMS * TILE * COLUMNS; k += blockDim.x)
+        (&rooms[k / (TILE * COLUMNS)].shares[0][0][0])[k % (TILE * COLUMNS)] = 0;
+    if (team == TEAMS || threadIdx.x % TEAM >= 32) return;
+    Room &room = rooms[team];
+    if (threadIdx.x % TEAM == 0)
+        for (int k = 0; k < 2; k++) {
+            barrier_init(&room.full[k], 2);
+            barrier_init(&room.done[k], TEAM / 32);
+            room.wild[k] = 0;
+        }
+    Jobs jobs(args, room);
+    jobs.start((int64_t)team * gridDim.x + blockIdx.x);
+    for (int k = 0; k < AHEAD - 2; k++) jobs.describe(room.job[k]);
+}
+
+template <int form> __device__ void help(const rl_s6_back_args &args, Room *rooms)
+{
+    const int helper = threadIdx.x / 32 % (TEAM / 32);
+    if (helper < TEAMS)
+        Helper<form>(args, rooms[helper]).run();
+    else
+        Clerk<form>(args).run(rooms);
+}
+
 template <int form>
 __global__ void __launch_bounds__((TEAMS + 1) * TEAM, 1) roles_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    Room *const rooms = reinterpret_cast<Room *>(dynamic_shared);
-    const int team = __shfl_sync(~0u, threadIdx.x / TEAM, 0); /* a warp's, as the compiler then knows */
-    await_earlier();
-    let_later_start();
-    for (int k = threadIdx.x; k < TEAMS * TILE * COLUMNS; k += blockDim.x)
-        (&rooms[k / (TILE * COLUMNS)].shares[0][0][0])[k % (TILE * COLUMNS)] = 0;
-    if (team < TEAMS && threadIdx.x % TEAM < 32) {
-        Room &room = rooms[team];
-        if (threadIdx.x % TEAM == 0)
-            for (int k = 0; k < 2; k++) {
-                barrier_init(&room.full[k], 2);
-                barrier_init(&room.done[k], TEAM / 32);
-                room.wild[k] = 0;
-            }
-        const int64_t task = (int64_t)team * gridDim.x + blockIdx.x;
-        Jobs jobs(args, room);
-        jobs.start(task);
-        for (int k = 0; k < AHEAD - 2; k++) jobs.describe(room.job[k]);
-    }
-    __syncthreads(); /* barriers and the first jobs are there */
-    if (team < TEAMS) {
-        registers_raise<WALKER_REGISTERS>();
-        Walker(args, rooms[team], team).template run<form>();
-    } else {
-        registers_lower<HELPER_REGISTERS>();
-        const int helper = threadIdx.x / 32 % (TEAM / 32);
-        if (helper < TEAMS)
-            Helper<form>(args, rooms[helper]).run();
-        else
-            Clerk<form>(args).run(rooms);
+    if constexpr (HAS_PRODUCTS) { /* else never launched: the device cannot share out registers */
+        Room *const rooms = reinterpret_cast<Room *>(dynamic_shared);
+        const int team = __shfl_sync(~0u, threadIdx.x / TEAM, 0); /* a warp's, as the compiler then knows */
+        await_earlier();
+        let_later_start();
+        begin(args, rooms, team);
+        __syncthreads(); /* barriers and the first jobs are there */
+        if (team < TEAMS) {
+            registers_raise<WALKER_REGISTERS>();
+            Walker(args, rooms[team], team).template run<form>();
+        } else {
+            registers_lower<HELPER_REGISTERS>();
+            help<form>(args, rooms);
+        }
     }
 }
 

@@ -140,11 +140,11 @@ struct Parts {
         at.move(1);
     }
 
-    /* Those before the other parts. */
+    /* The states before each part, from the one before the tile; `at` moves from the first part to the last. */
     __device__ void leave_starts(Places &at, float (&h)[OWN][STATES])
     {
 #pragma unroll 1
-        for (int part = 1; part < PARTS - 1; part++) leave_start(at, h);
+        for (int part = 0; part < PARTS - 1; part++) leave_start(at, h);
 #pragma unroll
         for (int j = 0; j < OWN; j++) store_four_at(at.start + j * TEAM * STATES, h[j]);
     }

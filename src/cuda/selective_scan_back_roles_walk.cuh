@@ -157,35 +157,36 @@ struct Walker : Parts {
         }
     }
 
-    /* What is left to do of a job once it has been walked. */
-    template <int form, bool whole>
-    __device__ void finish(const Job &job, int parity, const typename Finisher<form>::Leaving &leaving) const
+    template <int form> __device__ void walk(const Job &job, int parity, Places &at)
     {
-        Finisher<form>(args, room).template finish<whole>(job, parity, leaving);
-    }
-
-    /* The first part of leave_starts, and meanwhile the end of the job before, whose waits are long. */
-    template <int form>
-    __device__ void leave_and_finish(Places &at, float (&h)[OWN][STATES], const Job &last, int parity)
-    {
-        typename Finisher<form>::Leaving leaving;
-        if (is_whole(last)) {
-            Finisher<form>(args, room).template fetch_as<true>(last, leaving);
-            leave_start(at, h);
-            finish<form, true>(last, parity, leaving);
-        } else {
-            Finisher<form>(args, room).template fetch_as<false>(last, leaving);
-            leave_start(at, h);
-            finish<form, false>(last, parity, leaving);
+        float start[OWN][STATES] = {}, h[OWN][STATES];
+        bool tame = true;
+        if (job.moves) fetch_start(job, start);
+        barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
+        spread_inputs<form>(parity);
+        if (job.begins) tame = begin_task(job);
+        if (job.enters) tame = enter_chunk(job) && tame;
+        barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
+        load_before(job, parity, start, h);
+        if (!(tame && is_tame(h))) room.wild[parity] = 1;
+        if (job.enters || (job.tile & 1)) enter_span(job);
+        leave_starts(at, h);
+#pragma unroll 1
+        for (int part = PARTS - 1; part >= 0; part--) {
+            walk_part(at);
+            at.move(-1);
         }
-        end<form>(last, parity);
-    }
-
-    template <int form> __device__ void end(const Job &job, int parity) const
-    {
-        if (job.ends_task) Finisher<form>(args, room).finish_task(job);
-        __syncwarp();
-        if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
+        const Finisher<form> finisher(args, room);
+        typename Finisher<form>::Leaving leaving;
+        finisher.fetch(job, leaving);
+        if (!(job.tile & 1)) anchor(job);
+        __syncwarp(); /* the warp's sums are there */
+        is_whole(job) ? finisher.template finish<true>(job, parity, leaving)
+                      : finisher.template finish<false>(job, parity, leaving);
+        if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
+        if (!job.ends_task) return;
+        store_each(args.A_parts, job, job.index, dA);
+        finisher.finish_task(job);
     }
 
     __device__ void store_initial(const Job &job) const
@@ -197,48 +198,18 @@ struct Walker : Parts {
                 if (has(job, j, k)) ((float *)args.dh_init.data)[place_in(args.dh_init, job, j, k)] = G[j][k];
     }
 
-    /* Each job is finished while the next one begins. */
     template <int form> __device__ void run()
     {
         Places at = places();
         for (unsigned i = 0;; i++) {
-            const Job &job = room.job[i % JOBS], &last = room.job[(i + JOBS - 1) % JOBS];
+            const Job &job = room.job[i % JOBS];
             const int parity = i & 1;
-            float start[OWN][STATES] = {}, h[OWN][STATES];
-            bool tame = true;
             barrier_wait(&room.full[parity], i / 2 & 1);
-            if (job.steps == 0) {
-                typename Finisher<form>::Leaving leaving;
-                if (i == 0) return;
-                Finisher<form>(args, room).fetch(last, leaving);
-                finish<form, false>(last, parity ^ 1, leaving);
-                end<form>(last, parity ^ 1);
-                return;
-            }
-            if (job.moves) fetch_start(job, start);
-            barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
-            spread_inputs<form>(parity);
-            if (job.begins) tame = begin_task(job);
-            if (job.enters) tame = enter_chunk(job) && tame;
-            barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
+            if (job.steps == 0) return;
             if (i > 0) at.turn(parity);
-            load_before(job, parity, start, h);
-            if (!(tame && is_tame(h))) room.wild[parity] = 1;
-            if (job.enters || (job.tile & 1)) enter_span(job);
-            if (i > 0)
-                leave_and_finish<form>(at, h, last, parity ^ 1);
-            else
-                leave_start(at, h);
-            leave_starts(at, h);
-#pragma unroll 1
-            for (int part = PARTS - 1; part >= 0; part--) {
-                walk_part(at);
-                at.move(-1);
-            }
-            if (!(job.tile & 1)) anchor(job);
-            if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
-            if (job.ends_task) store_each(args.A_parts, job, job.index, dA);
-            __syncwarp(); /* the warp's sums are there */
+            walk<form>(job, parity, at);
+            __syncwarp();
+            if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
         }
     }
 };
