@@ -13,9 +13,6 @@ enum {
 
 static const int64_t STATE = RL_TILES_WIDE * RL_TILES_WIDE; /* numbers */
 static const int64_t MOST_KEPT = (int64_t)2 << 30;          /* bytes of states */
-#ifndef PARTS
-#define PARTS 1
-#endif
 static const int64_t MOST_BLOCKS = INT32_MAX;
 
 /* Whether rows can be moved in pieces of 16 bytes. */
@@ -236,25 +233,12 @@ static int64_t chain_bytes(const rl_attention_inputs *in)
     return in->sequences * in->heads * rl_quotient_up(in->length, RL_TILES_STEPS) * STATE * (int64_t)sizeof(uint16_t);
 }
 
-/* Both kernels of some heads. */
-static rill_status launch_part(rill_context *context, rl_tiles_args *args, int64_t walks, bool pieces)
-{
-    const rl_floats_args *a = &args->all;
-    void *arguments[] = {args};
-    rill_status status =
-        rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
-                                chain_blocks(context, &a->in, 2 * walks), RL_TILES_CHAIN_GROUPS * RL_TILES_THREADS,
-                                rl_tiles_states_shared(), arguments, "linear_attention_backward: launch of states");
-    if (status != RILL_OK) return status;
-    return rl_cuda_launch_early(context, rl_tiles_lone_kernel(pieces), walks * a->chunks, 1, RL_TILES_THREADS,
-                                rl_tiles_lone_shared(), arguments, "linear_attention_backward: launch of gradients");
-}
-
 /* States of all chunks in one kernel, from chunk to chunk, and then the gradients of each chunk. */
 static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args, rl_attention_backward_args *walk)
 {
     rl_floats_args *a = &args->all;
-    int64_t walks = a->in.sequences * a->in.heads, parts = PARTS;
+    int64_t walks = a->in.sequences * a->in.heads;
+    void *arguments[] = {args};
     a->chunks = rl_quotient_up(a->in.length, RL_TILES_STEPS);
     size_t bytes = (size_t)chain_bytes(&a->in), marks = (size_t)walks * sizeof(int32_t);
     rill_status status = rl_workspace_take(context, bytes, (void **)&a->S);
@@ -264,9 +248,15 @@ static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
     walk->marks.all = a->marks.all;
-    bool pieces = are_storable(context, args);
-    for (int64_t part = walks / parts; status == RILL_OK && args->first < walks; args->first += part)
-        status = launch_part(context, args, rl_least(part, walks - args->first), pieces);
+    if (status == RILL_OK)
+        status = rl_cuda_launch_clusters(context, rl_tiles_states_kernel(a->dS_init.data != NULL), 2 * walks,
+                                         chain_blocks(context, &a->in, 2 * walks),
+                                         (RL_TILES_CHAIN_GROUPS + 1) * RL_TILES_THREADS, rl_tiles_states_shared(),
+                                         arguments, "linear_attention_backward: launch of states");
+    if (status == RILL_OK)
+        status = rl_cuda_launch_early(context, rl_tiles_lone_kernel(are_storable(context, args)), walks * a->chunks,
+                                      1, RL_TILES_THREADS, rl_tiles_lone_shared(), arguments,
+                                      "linear_attention_backward: launch of gradients");
     return status == RILL_OK ? rl_cuda_attention_backward_by_steps(context, walk) : status;
 }
 

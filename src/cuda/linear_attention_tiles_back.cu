@@ -40,14 +40,18 @@ __global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_c
     }
 }
 
-/* The same of a chunk alone. */
+/*
+ * The same of a chunk alone.  The kernel of states left half of what a chunk needs when it came by in time, the other
+ * half against time: of chunks in the middle both are about to leave the L2 cache, so they are first.
+ */
 template <bool PIECES>
 __global__ void __launch_bounds__(THREADS, 4) lone_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
-        const Task task(args, (int)blockIdx.x);
-        Gradients<LoneChunk, PIECES> gradients(task, (char *)dynamic_shared,
-                                               blockIdx.x % (unsigned)args.all.chunks % CHUNKS);
+        const int walks = gridDim.x / (unsigned)args.all.chunks, turn = blockIdx.x / (unsigned)walks;
+        const int chunk = (int)args.all.chunks / 2 + (turn % 2 ? -(turn + 1) / 2 : turn / 2);
+        const Task task(args, blockIdx.x - (unsigned)turn * (unsigned)walks, chunk);
+        Gradients<LoneChunk, PIECES> gradients(task, (char *)dynamic_shared, chunk % CHUNKS);
         let_later_start();
         if (threadIdx.x == 0) {
             barrier_init(gradients.full(), 1);

@@ -193,7 +193,7 @@ struct LoneChunk {
     /* By one thread. */
     __device__ __forceinline__ void load() const
     {
-        const int64_t place = (int64_t)blockIdx.x * TILE;
+        const int64_t place = (task.walk * args.chunks + task.segment * CHUNKS + chunk) * TILE;
         barrier_expect(full(), 6 * TILE);
         task.load(tile(BackLayout::K), task.tiles.k, task.query_head(), chunk, full());
         task.load(tile(BackLayout::Q), task.tiles.q, task.query_head(), chunk, full());

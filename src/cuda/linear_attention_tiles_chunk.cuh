@@ -52,10 +52,10 @@ struct Task {
           head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
     {
     }
-    /* For a block that has one chunk, of all that there are. */
-    __device__ Task(const rl_tiles_args &tiles, int chunk)
-        : tiles(tiles), args(tiles.all), walk((int)tiles.first + chunk / (unsigned)args.chunks),
-          segment(chunk % (unsigned)args.chunks / CHUNKS), sequence((unsigned)walk / (unsigned)args.in.heads),
+    /* For a block that has one chunk of a head. */
+    __device__ Task(const rl_tiles_args &tiles, int walk, int chunk)
+        : tiles(tiles), args(tiles.all), walk(walk), segment(chunk / CHUNKS),
+          sequence((unsigned)walk / (unsigned)args.in.heads),
           head((unsigned)walk - (unsigned)sequence * (unsigned)args.in.heads)
     {
     }

@@ -19,15 +19,30 @@ namespace
 using namespace attention_tiles;
 
 struct Layout : ChainLayout<2, 3> {
-    static constexpr int RIGHT = 0, LEFT = TILE, BYTES = END;
+    static constexpr int RIGHT = 0, LEFT = TILE, READY = (END + 7) / 8 * 8, FREED = READY + GROUPS * 2 * 8;
+    static constexpr int BYTES = FREED + GROUPS * 8;
 };
 static_assert(Layout::BYTES <= 227 * 1024, "what a block may have");
 
 template <bool BOTH> struct States : Chain<Layout> {
     __device__ States(const rl_tiles_args &tiles, char *shared)
-        : Chain<Layout>(tiles, shared, (int)tiles.first + blockIdx.x / (unsigned)cluster_blocks() / 2,
+        : Chain<Layout>(tiles, shared, blockIdx.x / (unsigned)cluster_blocks() / 2,
                         blockIdx.x / (unsigned)cluster_blocks() % 2)
     {
+    }
+    /* Of a group's gates of a turn, and of what the turn had. */
+    __device__ __forceinline__ uint64_t *ready(int group, int turn) const
+    {
+        return (uint64_t *)(shared + Layout::READY) + group * 2 + turn % 2;
+    }
+    __device__ __forceinline__ uint64_t *freed(int group) const
+    {
+        return (uint64_t *)(shared + Layout::FREED) + group;
+    }
+    __device__ static void make_barriers(char *shared)
+    {
+        for (int i = 0; i < GROUPS * 3; i++) barrier_init((uint64_t *)(shared + Layout::READY) + i, 1);
+        Chain<Layout>::make_barriers(shared);
     }
     /* By one thread. */
     __device__ __forceinline__ void load_pair(int turn) const
@@ -52,23 +67,21 @@ template <bool BOTH> struct States : Chain<Layout> {
             matrices_store<4, false>(blocks_at(tile, own, block, false), words);
         }
         shared_publish();
-        meet(); /* the tile is there, and the next gates */
+        meet(); /* the tile is there, and the gates are no longer needed */
         if (brings()) {
+            barrier_arrive(freed(group));
             char *const to = (char *)(back ? args.G : args.S);
-            bytes_store(to + ((walk - tiles.first) * chunks + first(turn) / STEPS) * TILE, tile, TILE);
+            bytes_store(to + ((int64_t)walk * chunks + first(turn) / STEPS) * TILE, tile, TILE);
             stores_commit();
         }
         __syncwarp();
     }
-    __device__ __forceinline__ void run_turn(int turn, Coming &coming)
+    __device__ __forceinline__ void run_turn(int turn)
     {
         const Link &g = link(turn);
         float T[32], S[32];
         expect_state(turn);
-        if (has(turn + 1) && has_step()) {
-            start_gates<false>(turn + 1, NULL, coming);
-            load_gates(turn + 2, coming);
-        }
+        barrier_wait(ready(group, turn), turn / 2 & 1);
         barrier_wait(full(turn), turn / STAGES & 1);
         Addition<BOTH> addition;
         addition.prepare(stage(turn) + Layout::LEFT, back ? g.back_weight : g.sum_weight, own);
@@ -77,8 +90,7 @@ template <bool BOTH> struct States : Chain<Layout> {
         products_wait<0>();
         addition.stay();
         hold(T);
-        meet(); /* the tiles are no longer needed, and the gates' blocks are there */
-        if (has(turn + 1) && has_step()) finish_gates(turn + 1);
+        meet(); /* the tiles are no longer needed */
         if (brings() && turn > 0) {
             stores_wait<0>(); /* of the stage that is filled */
             load_pair(turn - 1 + STAGES);
@@ -96,28 +108,78 @@ template <bool BOTH> struct States : Chain<Layout> {
     }
     __device__ __forceinline__ void run()
     {
-        Coming coming;
         if (brings())
             for (int turn = 0; turn < STAGES; turn++) load_pair(turn);
         __syncwarp();
-        begin_gates<false>(NULL, coming);
 #pragma unroll 1
-        for (int turn = 0; has(turn); turn++) run_turn(turn, coming);
+        for (int turn = 0; has(turn); turn++) run_turn(turn);
         if (brings()) stores_wait<0>();
     }
 };
 
+/* A warp that makes the gates of a group, a turn ahead of it. */
+template <bool BOTH> struct Gatekeeper : States<BOTH> {
+    using Base = States<BOTH>;
+    const int kept; /* the group */
+
+    __device__ Gatekeeper(const rl_tiles_args &tiles, char *shared)
+        : Base(tiles, shared), kept((int)threadIdx.x % THREADS / 32)
+    {
+    }
+    __device__ __forceinline__ int place(int turn) const
+    {
+        return (turn * Base::blocks + Base::rank) * GROUPS + kept;
+    }
+    /* The lane's step of each half of the chunk. */
+    __device__ __forceinline__ void load(Coming (&coming)[HALVES], int turn) const
+    {
+        const int lane = (int)threadIdx.x % 32;
+        const int64_t first = (int64_t)(Base::back ? Base::chunks - 1 - place(turn) : place(turn)) * STEPS;
+#pragma unroll
+        for (int half = 0; half < HALVES; half++)
+            coming[half].load(Base::args.in, Base::span, Base::head,
+                              place(turn) < Base::chunks ? first + half * 32 + lane : Base::span.count);
+    }
+    __device__ __forceinline__ void run() const
+    {
+        const int lane = (int)threadIdx.x % 32;
+        Coming coming[HALVES];
+        load(coming, 0);
+#pragma unroll 1
+        for (int turn = 0; place(turn) < Base::chunks; turn++) {
+            Link &to = ((Link *)(Base::shared + Layout::LINKS))[kept * 2 + turn % 2];
+            const int64_t first = (int64_t)(Base::back ? Base::chunks - 1 - place(turn) : place(turn)) * STEPS;
+            if (turn > 1) barrier_wait(Base::freed(kept), turn & 1);
+#pragma unroll
+            for (int half = 0; half < HALVES; half++) {
+                const int step = half * 32 + lane;
+                start_link<false>(to, NULL, Base::args.in, coming[half], first + step < Base::span.count,
+                                  first + step, step);
+            }
+            load(coming, turn + 1);
+            __syncwarp(); /* what the blocks multiply to is there */
+#pragma unroll
+            for (int half = 0; half < HALVES; half++) finish_link(to, (float)Base::args.in.scale, half * 32 + lane);
+            __syncwarp(); /* the gates are there */
+            if (lane == 0) barrier_arrive(Base::ready(kept, turn));
+        }
+    }
+};
+
 template <bool BOTH>
-__global__ void __launch_bounds__(GROUPS *THREADS, 1) states_kernel(const __grid_constant__ rl_tiles_args args)
+__global__ void __launch_bounds__((GROUPS + 1) * THREADS, 1) states_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
         char *const shared = (char *)dynamic_shared;
         let_later_start();
-        if (threadIdx.x == 0) Chain<Layout>::make_barriers(shared);
+        if (threadIdx.x == 0) States<BOTH>::make_barriers(shared);
         cluster_meet(); /* the barriers are there */
         await_earlier();
         States<BOTH> states(args, shared);
-        states.run();
+        if (states.group < GROUPS)
+            states.run();
+        else
+            Gatekeeper<BOTH>(args, shared).run();
         const int bad = __syncthreads_or(states.finite != 0);
         if (threadIdx.x > 0) return;
         const int any = states.gather_marks(bad);

@@ -28,14 +28,14 @@ static void agree(attention *made, const char *what)
     attention_free(made);
 }
 
-/* Sizes on all sides of tiles of 64, time that is cut into parts, heads that share queries. */
+/* Sizes on all sides of tiles of 64, time that is cut into parts, heads that share queries, and many of them. */
 static void sizes(void **unused)
 {
     static const attention_sizes all[] = {
         {1, 200, 1, 2, 64, 64, 0},  {2, 130, 1, 2, 128, 128, 0}, {1, 193, 2, 4, 64, 128, 0},
         {1, 130, 1, 1, 128, 40, 0}, {1, 128, 1, 1, 16, 200, 0},  {1, 640, 1, 1, 64, 64, 0},
         {1, 530, 1, 2, 72, 64, 0},  {1, 63, 1, 1, 64, 64, 0},    {2, 577, 2, 4, 48, 64, 0},
-        {1, 1030, 1, 1, 60, 24, 0},
+        {1, 1030, 1, 1, 60, 24, 0}, {1, 513, 9, 18, 24, 40, 0},
     };
     (void)unused;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

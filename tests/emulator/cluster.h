@@ -13,7 +13,7 @@ int cluster_blocks();
 void meet_in_cluster();
 char *shared_of(int rank);
 
-/* Bytes that a block's barrier waits for are there: that block is told, and counts them when one of its threads waits. */
+/* Bytes that a block's barrier waits for are there: the block is told, and counts them when a thread of it waits. */
 void arrive_at(int rank, uint64_t *barrier, uint32_t bytes);
 /* What the running block was told; and a barrier of its own counts them (transfers.cpp). */
 void take_arrivals();
