@@ -108,8 +108,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
 #pragma unroll
         for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                all = all || is_large(__uint_as_float(a.big[n][i]), MODERATE_INPUT);
+            for (int i = 0; i < 4; i++) all = all || is_large(__uint_as_float(a.big[n][i]), MODERATE_INPUT);
     }
     /* Each row's product with its row of the further tile. */
     __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&Y)[LANES / 2], int turn)

@@ -5,9 +5,9 @@
  *             zero against time, the states before its tiles
  *   carry     both from chunk to chunk, one after the other
  *   walk      all chunks at once: a tile at a time, the last one first; forward again from the state before it, its
- *             states and decays kept in registers, then back.  The usual problem has a kernel of its own, cut by roles
- *             (selective_scan_back_roles.cu), before the general one, which then takes what that leaves to it
- *   sum       over the blocks of channels, and over chunks
+ *             states and decays kept in registers, then back.  The usual problem has a kernel of its own, cut by
+ * roles (selective_scan_back_roles.cu), before the general one, which then takes what that leaves to it sum over the
+ * blocks of channels, and over chunks
  *
  * Those that walk have one picture.  A block serves up to 64 channels of one group, in tiles of 16 steps (the
  * summary: two at a time) and panels of 16 states:
