@@ -31,9 +31,10 @@ enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH,
  * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
  * out.
  */
+constexpr int MOST_STAGES = 5;  /* of inputs */
 constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
 struct Signals {
-    uint64_t full[3], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
+    uint64_t full[MOST_STAGES], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
     bool fits[2]; /* by the group that shares */
 };
 
@@ -55,7 +56,9 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
     static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
-    static constexpr int STAGES = 3 * STAGE + REST <= MOST ? 3 : 2;
+    static constexpr int FIT = (MOST - REST) / STAGE,
+                         WANTED = SUMS ? MOST_STAGES : 3; /* sums have little else to do */
+    static constexpr int STAGES = FIT < WANTED ? FIT : WANTED;
     static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
     static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;

@@ -174,7 +174,7 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
         if (chunk >= first + TURNS_OF_MIX) {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().used[used & 1], phase(used));
-            if (thread == 0 && !Layout::OVER_V) fill(used + Layout::STAGES);
+            if (thread == 0 && !Layout::OVER_V && !SUMS) fill(used + Layout::STAGES);
             __syncwarp(); /* the engine is told by registers that a warp's threads share */
         }
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
@@ -199,6 +199,8 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
             shared_publish();
         }
         arrive(&signals().ready[chunk & 1]);
+        if (SUMS && thread == 0 && chunk >= first + TURNS_OF_MIX) /* others wait for what has come, not for that */
+            fill(chunk - TURNS_OF_MIX + Layout::STAGES);
         if (Layout::OVER_V && thread == 0 && chunk >= first + TURNS_OF_MIX) {
             const int used = chunk - TURNS_OF_MIX;
             barrier_wait(&signals().stored[used & 1], phase(used));

@@ -346,6 +346,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         } else {
             mark_head();
             give_place(chunk);
+            finish_stores();
+            meet(); /* rows of its turn were read: it has none for the next chunk to wait for */
             run_steps(chunk, wants_y);
         }
         release(chunk);
@@ -371,18 +373,17 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         weigh_values(next, stage(chunk) + Layout::V, decays(chunk));
 #pragma unroll 1
         for (; chunk < end; chunk++) {
+            const int then = chunk + 1 < end ? chunk + 1 : chunk;
             const Decays &d = decays(chunk);
             StepSplit steps = next;
             if (!is_welcome(chunk)) break;
+            grow(d);
+            fate.take(d);
+            await(then); /* no branch may lie beside products: their registers would be given away */
             decay_state(d);
             steps.stay();
             add_inputs(steps, stage(chunk) + Layout::K);
-            grow(d);
-            fate.take(d);
-            if (chunk + 1 < end) {
-                await(chunk + 1);
-                weigh_values(next, stage(chunk + 1) + Layout::V, decays(chunk + 1));
-            }
+            weigh_values(next, stage(then) + Layout::V, decays(then));
             products_wait<0>();
             steps.stay();
             hold(S);

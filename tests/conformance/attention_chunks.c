@@ -187,11 +187,34 @@ static void many_heads(void **unused)
     }
 }
 
+/* Wide heads, cut in time: all kinds of gates, states or none, and what leaves the products. */
+static void wide_heads(void **unused)
+{
+    static const attention_sizes all[] = {{2, 577, 2, 2, 72, 120, 0}, {1, 640, 3, 3, 128, 128, 0}};
+    static const double least[] = {-0.1, -1e-5, -3, -1e6};
+    (void)unused;
+    for (int i = 0; i < 16; i++) {
+        attention made = attention_make(RILL_BF16, all[i % 2]);
+        made.forward.scale = 0.125;
+        draw_log_gates(&made, least[i / 2 % 4], 0);
+        for (int64_t t = 130; t < 577 && i / 8; t += 200) set_gate(&made, t, -INFINITY);
+        if (i == 8) set_gate(&made, 300, 1);
+        if (i == 9) view_store(&made.forward.v, (int64_t[]){0, 200, 1, 5}, NAN);
+        if (i == 11) view_store(&made.backward.dy, (int64_t[]){0, 300, 0, 5}, 0x1p40);
+        if (i % 4 == 3) made.forward.S_init = made.forward.beta = (rill_tensor){0};
+        made.backward.dS_init = (rill_tensor){0};
+        char what[32];
+        snprintf(what, sizeof what, "wide heads %d", i);
+        agree(&made, what);
+    }
+}
+
 int run_chunk_tests(const char *name)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes),           cmocka_unit_test(decays),         cmocka_unit_test(factors),
-        cmocka_unit_test(not_finite),      cmocka_unit_test(large_numbers),  cmocka_unit_test(faded),
-        cmocka_unit_test(packed_and_wide), cmocka_unit_test(long_sequences), cmocka_unit_test(many_heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes),           cmocka_unit_test(decays),
+                                       cmocka_unit_test(factors),         cmocka_unit_test(not_finite),
+                                       cmocka_unit_test(large_numbers),   cmocka_unit_test(faded),
+                                       cmocka_unit_test(packed_and_wide), cmocka_unit_test(long_sequences),
+                                       cmocka_unit_test(many_heads),      cmocka_unit_test(wide_heads)};
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }
