@@ -175,7 +175,8 @@ template <typename Way> struct Feed {
                 copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of<T>(i), UNIT);
     }
 
-    /* The same of a last chunk, which is filled up with zeros. */
+    /* The same of a last chunk, which is filled up with zeros; of four numbers that are partly there each by itself.
+     */
     __device__ void copy_rest(unsigned char *to, int64_t k) const
     {
 #pragma unroll
@@ -183,8 +184,14 @@ template <typename Way> struct Feed {
 #pragma unroll
             for (int i = 0; i < MINE; i += PER_UNIT) {
                 const int left = (int)min(max(p.inner - k - place_of<T>(i), (int64_t)0), (int64_t)PER_UNIT);
-                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + (left ? k + place_of<T>(i) : 0),
-                              left * (int)sizeof(T));
+                const T *const from = at[half] + (left ? k + place_of<T>(i) : 0);
+                unsigned char *const unit = to + index_of(half, i) / PER_UNIT * UNITS;
+                if (left == 0 || left == PER_UNIT) {
+                    copy_async_16(unit, from, left * (int)sizeof(T));
+                    continue;
+                }
+#pragma unroll
+                for (int j = 0; j < PER_UNIT; j++) ((T *)unit)[j] = j < left ? from[j] : T{};
             }
     }
 
