@@ -8,7 +8,7 @@
 enum {
     BLOCK_CHANNELS = 256,      /* share one packing of B and C and one sum of dB and dC over lanes */
     LEAST_BLOCK_CHANNELS = 64, /* where tasks are few */
-    FEW_TASKS = 4,
+    FEW_TASKS = 16,
     PARTS = 32 /* at most */
 };
 
