@@ -37,7 +37,8 @@ static void make(inputs *in, double size)
     for (int t = 0; t < LENGTH; t++) in->x[t][LARGE] = (float)(t % 2 ? size : -size);
     for (int k = 0; k < CHANNELS; k++) in->W_delta[k][LARGE] = 0;
     for (int k = 0; k < STATES; k++) in->W_B[k][LARGE] = in->W_C[k][LARGE] = 0;
-    for (int k = 0; k < CHANNELS * STATES; k++) in->A_log[0][k] = (float)(rng_unit(&r) - 1);
+    for (int k = 0; k < CHANNELS; k++)
+        for (int n = 0; n < STATES; n++) in->A_log[k][n] = (float)(rng_unit(&r) - 1);
 }
 
 static float *compute(rill_context *context, inputs *in)
