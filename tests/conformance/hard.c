@@ -84,3 +84,9 @@ bool near(double found, double right, double tolerance)
 {
     return fabs(found - right) <= tolerance * fabs(right);
 }
+
+bool is_on_gpu(const rill_context *context)
+{
+    rill_info info;
+    return rill_context_info(context, &info) == RILL_OK && info.backend == RILL_BACKEND_CUDA;
+}

@@ -30,6 +30,9 @@ void hard_back_free(hard_back *back);
 void set3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2, double value);
 double get3(const rill_tensor *tensor, int64_t i0, int64_t i1, int64_t i2);
 
+/* Whether the context computes on a GPU, which some problems are made to fill; elsewhere a few of their kind do. */
+bool is_on_gpu(const rill_context *context);
+
 /* |found - right| <= tolerance |right|; a NaN never is. */
 bool near(double found, double right, double tolerance);
 
