@@ -71,7 +71,9 @@ typedef struct bench_result {
     double yardstick_ratio; /* yardstick's time over rill's, one thread; 0: not compared */
     double yardstick_seconds;
     double yardstick_error; /* relative, between the two results */
-    double threads_ratio;   /* rill's speed-up by threads over an FMA loop's; 0: not compared */
+    double functions_ratio; /* rill's time over that of its softplus and exponentials alone; 0: not compared */
+    double functions_seconds;
+    double threads_ratio; /* rill's speed-up by threads over an FMA loop's; 0: not compared */
     double threads_speedup, fma_speedup;
     bench_beside beside[BENCH_TRIADS][2]; /* with one thread, and with all */
     int beside_count;

@@ -68,6 +68,14 @@ static bool run_scan(void *data, failure *why)
     return true;
 }
 
+static bool run_functions(void *data, failure *why)
+{
+    (void)why;
+    const yardstick *own = data;
+    own->rates->functions(&own->scan);
+    return true;
+}
+
 static bool open_attention(const bench_call *made, yardstick *own)
 {
     const int64_t heads = size_of(made, "heads"), keys = size_of(made, "keys"), values = size_of(made, "values");
@@ -101,12 +109,19 @@ static bool run_attention(void *data, failure *why)
 typedef struct yardstick_kind {
     const char *operation, *optional[2], *option, *axis, *same; /* same: an axis; NULL: 1 */
     bool (*open)(const bench_call *made, yardstick *own);
-    bench_body *run;
+    bench_body *run, *functions; /* alone; NULL: not compared */
 } yardstick_kind;
 
 static const yardstick_kind kinds[] = {
-    {"selective_scan", {"D", "delta_bias"}, "delta_softplus", "groups", NULL, open_scan, run_scan},
-    {"linear_attention", {"gate", "gate"}, "gate_is_log", "query_heads", "heads", open_attention, run_attention},
+    {"selective_scan", {"D", "delta_bias"}, "delta_softplus", "groups", NULL, open_scan, run_scan, run_functions},
+    {"linear_attention",
+     {"gate", "gate"},
+     "gate_is_log",
+     "query_heads",
+     "heads",
+     open_attention,
+     run_attention,
+     NULL},
 };
 
 static bool fits(const yardstick_kind *kind, const bench_problem *problem)
@@ -147,6 +162,21 @@ bool bench_has_yardstick(const bench_problem *problem)
     return kind_of(problem) != NULL;
 }
 
+/* Few states: what the loop costs beside its functions says more there than a plain loop. */
+enum { FEW_STATES = 8 };
+
+static bool compare_functions(const yardstick_kind *kind, bench_call *made, yardstick *own, bool quick,
+                              bench_result *result, failure *why)
+{
+    double seconds[2];
+    bench_work works[] = {bench_call_work(made), {kind->functions, NULL, own}};
+    if (!kind->functions || size_of(made, "states") >= FEW_STATES) return true;
+    if (!bench_time_turns(quick ? 3 : 20, works, 2, seconds, why)) return false;
+    result->functions_ratio = seconds[0] / seconds[1];
+    result->functions_seconds = seconds[1];
+    return true;
+}
+
 bool bench_compare_yardstick(const bench_problem *problem, const rill_options *options, bool quick,
                              bench_result *result, failure *why)
 {
@@ -165,6 +195,7 @@ bool bench_compare_yardstick(const bench_problem *problem, const rill_options *o
         result->yardstick_ratio = seconds[1] / seconds[0];
         result->yardstick_seconds = seconds[1];
         result->yardstick_error = relative_difference(own.y, data_of(&made, "y"), own.count);
+        good = compare_functions(kind, &made, &own, quick, result, why);
     }
     for (int i = 0; i < 3; i++) free(own.room[i]);
     bench_compare_close(context, &made);

@@ -37,6 +37,7 @@ typedef struct bench_rates {
     rate_loop *exponentials, *state_steps, *multiply_adds;
     triad_loop *triad, *streaming_triad;
     void (*selective_scan)(const yardstick_scan *problem);
+    void (*functions)(const yardstick_scan *problem); /* the backend's softplus and exponentials; whole vectors */
     void (*linear_attention)(const yardstick_attention *problem);
 } bench_rates;
 

@@ -8,6 +8,7 @@
     rate_loop bench_exponentials_##isa, bench_state_steps_##isa, bench_multiply_adds_##isa;                          \
     triad_loop bench_triad_loop_##isa, bench_streaming_triad_loop_##isa;                                             \
     void yardstick_selective_scan_##isa(const yardstick_scan *problem);                                              \
+    void yardstick_functions_##isa(const yardstick_scan *problem);                                                   \
     void yardstick_linear_attention_##isa(const yardstick_attention *problem);
 
 #define ROW(name)                                                                                                    \
@@ -15,7 +16,7 @@
         .isa = #name, .exponentials = bench_exponentials_##name, .state_steps = bench_state_steps_##name,            \
         .multiply_adds = bench_multiply_adds_##name, .triad = bench_triad_loop_##name,                               \
         .streaming_triad = bench_streaming_triad_loop_##name, .selective_scan = yardstick_selective_scan_##name,     \
-        .linear_attention = yardstick_linear_attention_##name                                                        \
+        .functions = yardstick_functions_##name, .linear_attention = yardstick_linear_attention_##name               \
     }
 
 DECLARE(baseline)

@@ -26,6 +26,10 @@ static void add_comparisons(json_t *json, const bench_result *result)
         json_object_set_new(json, "yardstick_ms", json_real(1e3 * result->yardstick_seconds));
         json_object_set_new(json, "difference_from_yardstick", json_real(result->yardstick_error));
     }
+    if (result->functions_ratio > 0.0) {
+        json_object_set_new(json, "time_over_functions", json_real(result->functions_ratio));
+        json_object_set_new(json, "functions_ms", json_real(1e3 * result->functions_seconds));
+    }
     if (result->threads_ratio > 0.0) {
         json_object_set_new(json, "threads_speedup", json_real(result->threads_speedup));
         json_object_set_new(json, "fma_speedup", json_real(result->fma_speedup));

@@ -55,9 +55,19 @@ static size_t tile_scratch_size(const rl_s6 *scan)
     return (size_t)(7 * scan->tile_rows + 1) * scan->vector_size + rl_inputs_size(scan, scan->tile_rows);
 }
 
+/*
+ * How long the threads take for `stripes` in blocks of so many vectors, in halves of a vector's time: a block costs a
+ * half more, for its packing of B and C and for the cache lines that it shares with its neighbours.
+ */
+static int64_t blocks_time(const rl_s6 *scan, int64_t stripes, int64_t vectors)
+{
+    const int64_t tasks = stripes * rl_quotient_up(scan->stripe_vectors, vectors);
+    return rl_quotient_up(tasks, scan->threads) * (2 * vectors + 1);
+}
+
 static void plan_blocks(rl_s6 *scan, int64_t pieces)
 {
-    const int64_t lanes = scan->kernels->lanes, wanted = (int64_t)scan->threads * TASKS_PER_THREAD;
+    const int64_t lanes = scan->kernels->lanes;
     scan->spread = wants_spread(scan);
     scan->stripe_channels = scan->spread ? scan->channels : scan->channels / scan->groups;
     scan->stripe_vectors = rl_quotient_up(scan->stripe_channels, lanes);
@@ -66,9 +76,11 @@ static void plan_blocks(rl_s6 *scan, int64_t pieces)
     scan->vectors = stripes * scan->stripe_vectors;
     scan->block_vectors =
         scan->spread ? 1 : rl_most(1, rl_least(rl_least(BLOCK_CHANNELS / lanes, scan->stripe_vectors), fit));
-    while (scan->block_vectors > 1 &&
-           stripes * rl_quotient_up(scan->stripe_vectors, scan->block_vectors) * pieces < wanted)
-        scan->block_vectors = (scan->block_vectors + 1) / 2;
+    for (int64_t smaller = scan->block_vectors; smaller > 1;) {
+        smaller = (smaller + 1) / 2;
+        if (blocks_time(scan, stripes * pieces, smaller) < blocks_time(scan, stripes * pieces, scan->block_vectors))
+            scan->block_vectors = smaller;
+    }
     scan->stripe_blocks = rl_quotient_up(scan->stripe_vectors, scan->block_vectors);
     scan->blocks = stripes * scan->stripe_blocks;
 }
@@ -101,98 +113,6 @@ rill_status rl_s6_plan(rill_context *context, rl_s6 *scan, int threads, int64_t 
     if (status != RILL_OK) return status;
     rl_narrow_plan(scan, memory);
     return rl_parts_plan(context, scan, longest);
-}
-
-static char *element(const rill_tensor *tensor, int64_t i0, int64_t i1)
-{
-    int64_t offset = i0 * tensor->stride[0] + (tensor->rank > 1 ? i1 * tensor->stride[1] : 0);
-    return (char *)tensor->data + offset * (int64_t)rill_dtype_size(tensor->dtype);
-}
-
-/* A vector of a tensor [channels], or zeros. */
-static void load_vector(const rl_s6 *scan, const rill_tensor *tensor, rl_vector_place place, void *to)
-{
-    if (!tensor->data) return;
-    rl_matrix m = {.data = element(tensor, place.channel, 0), .dtype = tensor->dtype, .lane = tensor->stride[0]};
-    scan->kernels->load(to, scan->kernels->lanes, &m, 1, place.lanes);
-}
-
-void rl_load_parameters(const rl_s6 *scan, rl_vector_place place, const rl_vector_state *v)
-{
-    load_vector(scan, &scan->D, place, v->D);
-    load_vector(scan, &scan->delta_bias, place, v->bias);
-    if (scan->states == 0) return;
-    rl_matrix A = {.data = element(&scan->A, place.channel, 0), .dtype = scan->A.dtype};
-    A.row = scan->A.stride[1], A.lane = scan->A.stride[0];
-    scan->kernels->load(v->A, scan->kernels->lanes, &A, scan->states, place.lanes);
-    scan->kernels->prepare_A(v->A, v->A_bound, scan->states, scan->A_is_log);
-}
-
-static rl_matrix state_rows(const rill_tensor *h, int64_t sequence, int64_t channel)
-{
-    return (rl_matrix){
-        .data = element(h, sequence, channel), .dtype = h->dtype, .row = h->stride[2], .lane = h->stride[1]};
-}
-
-void rl_load_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, void *h)
-{
-    if (!piece->first || scan->states == 0) return;
-    if (scan->h_init.data) {
-        rl_matrix from = state_rows(&scan->h_init, piece->sequence, place.channel);
-        scan->kernels->load(h, scan->kernels->lanes, &from, scan->states, place.lanes);
-    } else {
-        memset(h, 0, (size_t)scan->states * scan->vector_size); /* what an empty sequence hands on */
-    }
-}
-
-/* An empty sequence's state, as it lies: a conversion would quiet a signalling NaN. */
-static void hand_on(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place)
-{
-    const size_t size = rill_dtype_size(scan->h_init.dtype);
-    rl_matrix from = state_rows(&scan->h_init, piece->sequence, place.channel);
-    rl_matrix to = state_rows(&scan->h_final, piece->sequence, place.channel);
-    for (int64_t n = 0; n < scan->states; n++)
-        for (int64_t lane = 0; lane < place.lanes; lane++)
-            memmove((char *)to.data + (n * to.row + lane * to.lane) * (int64_t)size,
-                    (const char *)from.data + (n * from.row + lane * from.lane) * (int64_t)size, size);
-}
-
-void rl_store_state(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, const void *h)
-{
-    if (!piece->last || !scan->h_final.data || scan->states == 0) return;
-    if (piece->length == 0 && piece->first && scan->h_init.data && scan->h_init.dtype == scan->h_final.dtype) {
-        hand_on(scan, piece, place);
-        return;
-    }
-    rl_matrix to = state_rows(&scan->h_final, piece->sequence, place.channel);
-    scan->kernels->store(&to, h, scan->states, place.lanes);
-}
-
-static rl_matrix input_rows(const rl_series *series, int64_t t, int64_t group)
-{
-    int64_t offset = t * series->step + group * series->group;
-    return (rl_matrix){.data = (char *)series->data + offset * (int64_t)rill_dtype_size(series->dtype),
-                       .dtype = series->dtype,
-                       .row = series->step,
-                       .lane = series->lane};
-}
-
-void rl_pack_inputs(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place, int64_t t, int64_t rows,
-                    void *bc)
-{
-    if (scan->states == 0) return;
-    int64_t group_channels = scan->channels / scan->groups, group = place.channel / group_channels;
-    rl_input_tile tile = {.B = input_rows(&piece->B, t, group),
-                          .C = input_rows(&piece->C, t, group),
-                          .rows = rows,
-                          .states = scan->states,
-                          .spread = scan->spread,
-                          .lanes = place.lanes,
-                          .B_group = piece->B.group,
-                          .C_group = piece->C.group,
-                          .group_channels = group_channels,
-                          .phase = place.channel % group_channels};
-    scan->kernels->pack(bc, &tile);
 }
 
 void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence r, int64_t slice)
@@ -228,24 +148,30 @@ static tile tile_in(const rl_s6 *scan, char *memory)
 
 /*
  * What the next tile reads and writes.  Its rows are a part of a cache line each and far apart, so they come late
- * unless asked for, and too many at once for the machine to ask together: each slice's recurrence fetches one array.
+ * unless asked for, and too many at once for the machine to ask together: a pass over the tile asks for one array,
+ * the slices' recurrences first, and the passes of prepare_step for what they leave.  A row's last byte is named:
+ * where rows are not aligned, its first lies in a line that the vector before has read.
  */
 typedef struct ahead {
-    const void *data[4];
-    int64_t step[4];
+    rl_rows passes[RL_STEP_PASSES], slices[4];
 } ahead;
 
-static ahead ahead_of(const rl_piece *piece, int64_t t, int64_t channel)
+static void look_ahead(const rl_s6 *scan, const rl_piece *piece, int64_t t, int64_t channel, ahead *next)
 {
     const rl_series *series[4] = {&piece->x, &piece->delta, &piece->y, &piece->z};
-    ahead next = {.data = {NULL}};
+    const int64_t slices = rl_least(scan->slices, 4), last = scan->kernels->lanes - 1;
+    int at = 0;
+    for (int i = 0; i < 4; i++) next->slices[i].data = NULL;
+    for (int i = 0; i < RL_STEP_PASSES; i++) next->passes[i].data = NULL;
     for (int i = 0; i < 4; i++) {
         if (!series[i]->data || series[i]->lane != 1 || t >= piece->length) continue;
-        rl_matrix m = rl_series_rows(series[i], t, channel);
-        next.data[i] = m.data;
-        next.step[i] = m.row * (int64_t)rill_dtype_size(m.dtype);
+        if (at == slices + RL_STEP_PASSES) return;
+        rl_rows *rows = at < slices ? &next->slices[at] : &next->passes[at - slices];
+        const int64_t size = (int64_t)rill_dtype_size(series[i]->dtype);
+        rows->data = (char *)series[i]->data + (t * series[i]->step + channel + last) * size + size - 1;
+        rows->step = series[i]->step * size;
+        at++;
     }
-    return next;
 }
 
 static void sum_states(const rl_s6 *scan, const tile *s, const rl_vector_state *v, int64_t rows, bool fresh,
@@ -263,8 +189,7 @@ static void sum_states(const rl_s6 *scan, const tile *s, const rl_vector_state *
         bool aside = slice > 0 && scan->state_blocks > scan->slices;
         r.y = aside ? s->slice_y : s->y;
         r.accumulate = slice > 0 && !aside;
-        r.ahead = slice < 4 ? next->data[slice] : NULL;
-        r.ahead_step = slice < 4 ? next->step[slice] : 0;
+        r.ahead = slice < 4 ? &next->slices[slice] : NULL;
         rl_recur_slice(scan, v, r, slice);
         if (aside) scan->kernels->add(s->y, s->slice_y, rows);
     }
@@ -277,20 +202,12 @@ static void run_tile(const rl_s6 *scan, const tile *s, const rl_piece *piece, rl
     rl_step_rule rule = {.bias = scan->delta_bias.data ? v->bias : NULL,
                          .softplus = scan->softplus,
                          .low = scan->low,
-                         .high = scan->high};
-    rl_matrix x = rl_series_rows(&piece->x, t, place.channel);
-    rl_matrix delta = rl_series_rows(&piece->delta, t, place.channel);
-    rl_matrix y = rl_series_rows(&piece->y, t, place.channel);
-    k->load(s->x, k->lanes, &x, rows, place.lanes);
-    k->load(s->steps.rate, k->lanes, &delta, rows, place.lanes);
-    k->prepare_step(&s->steps, s->steps.rate, s->x, rows, &rule);
+                         .high = scan->high,
+                         .ahead = next->passes};
+    const rl_rows x = rl_s6_rows(scan, &piece->x, t, rows, place, s->x);
+    k->prepare_step(&s->steps, rl_s6_rows(scan, &piece->delta, t, rows, place, s->steps.rate), x, rows, &rule);
     sum_states(scan, s, v, rows, t == 0 && rl_starts_fresh(scan, piece), next);
-    if (scan->gated) {
-        rl_matrix z = rl_series_rows(&piece->z, t, place.channel);
-        k->load(s->z, k->lanes, &z, rows, place.lanes);
-    }
-    k->finish(s->y, s->x, scan->D.data ? v->D : NULL, scan->gated ? s->z : NULL, rows);
-    k->store(&y, s->y, rows, place.lanes);
+    rl_s6_finish(scan, piece, t, rows, place, v, s->y, x, s->z);
 }
 
 static char *own_scratch(const rl_s6 *scan)
@@ -307,7 +224,8 @@ void rl_run_rows(const rl_s6 *scan, const rl_piece *piece, rl_vector_place place
                  int64_t rows)
 {
     const tile s = tile_in(scan, own_scratch(scan));
-    const ahead next = ahead_of(piece, t + rows, place.channel);
+    ahead next;
+    look_ahead(scan, piece, t + rows, place.channel, &next);
     rl_pack_inputs(scan, piece, place, t, rows, s.bc);
     run_tile(scan, &s, piece, place, v, t, rows, &next);
 }
@@ -330,7 +248,8 @@ static void run_block(const rl_s6 *scan, const tile *s, const rl_piece *piece, i
         for (int64_t i = 0; i < count; i++) {
             bool inside = i + 1 < count;
             rl_vector_place after = rl_vector_at(scan, stripe, inside ? first + i + 1 : first);
-            ahead next = ahead_of(piece, inside ? t : t + rows, after.channel);
+            ahead next;
+            look_ahead(scan, piece, inside ? t : t + rows, after.channel, &next);
             run_tile(scan, s, piece, rl_vector_at(scan, stripe, first + i), &v[i], t, rows, &next);
         }
     }

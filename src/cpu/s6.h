@@ -96,6 +96,17 @@ void rl_pack_inputs(const rl_s6 *scan, const rl_piece *piece, rl_vector_place pl
                     void *bc);
 size_t rl_inputs_size(const rl_s6 *scan, int64_t rows);
 
+/* A vector's rows from step t on: where they lie, or loaded into `room`. */
+rl_rows rl_s6_rows(const rl_s6 *scan, const rl_series *series, int64_t t, int64_t rows, rl_vector_place place,
+                   void *room);
+
+/* Where a kernel may write such rows: where they lie, or `room`, from which they are still to be stored. */
+rl_rows rl_s6_target(const rl_s6 *scan, const rl_series *series, int64_t t, rl_vector_place place, void *room);
+
+/* From Σ C h of these rows to y, past skip and gate; `sum` may be overwritten. */
+void rl_s6_finish(const rl_s6 *scan, const rl_piece *piece, int64_t t, int64_t rows, rl_vector_place place,
+                  const rl_vector_state *v, void *sum, rl_rows x, void *room);
+
 /* The recurrence over one slice of the states. */
 void rl_recur_slice(const rl_s6 *scan, const rl_vector_state *v, rl_recurrence recurrence, int64_t slice);
 

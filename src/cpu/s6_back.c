@@ -77,11 +77,9 @@ static char *kept_at(const line *l, int64_t tile, int64_t i)
     return l->scratch->kept + (size_t)(tile * l->back->block_vectors + i) * size;
 }
 
-static void load_rows(const line *l, void *to, const rl_series *from, int64_t t, rl_vector_place place)
+static rl_rows rows_of(const line *l, void *room, const rl_series *from, int64_t t, rl_vector_place place)
 {
-    const rl_kernels *k = l->back->forward.kernels;
-    rl_matrix m = rl_series_rows(from, t, place.channel);
-    k->load(to, k->lanes, &m, l->scratch->tile.rows, place.lanes);
+    return rl_s6_rows(&l->back->forward, from, t, l->scratch->tile.rows, place, room);
 }
 
 static void store_rows(const line *l, const rl_series *to, const void *from, int64_t t, rl_vector_place place)
@@ -106,20 +104,26 @@ static bool is_fresh(const line *l, int64_t t)
 }
 
 /* The tile that follows, for its rows to be fetched: see s6.c.  The two first arrays are all that a run forward
- * reads.
- */
-static void look_ahead(const line *l, int64_t tile, int64_t i)
+ * reads, which makes one of them a slice. */
+static void look_ahead(const line *l, int64_t tile, int64_t i, int64_t most)
 {
     const rl_back_piece *p = &l->piece;
-    const rl_series *series[RL_BACK_AHEAD] = {&p->steps.x, &p->steps.delta, &p->dy, &p->steps.z,
-                                              &p->dx,      &p->ddelta,      &p->dz};
-    const int64_t t = tile * RL_BACK_ROWS, channel = rl_back_place(l->back, l->first + i).channel;
-    for (int at = 0; at < RL_BACK_AHEAD; at++) {
-        l->scratch->tile.ahead[at].data = NULL;
-        if (!series[at]->data || series[at]->lane != 1 || t < 0 || t >= p->steps.length) continue;
-        rl_matrix m = rl_series_rows(series[at], t, channel);
-        l->scratch->tile.ahead[at].data = m.data;
-        l->scratch->tile.ahead[at].step = m.row * (int64_t)rill_dtype_size(m.dtype);
+    const rl_series *series[RL_BACK_AHEAD] = {&p->steps.x, &p->steps.delta, &p->dy, &p->dx,
+                                              &p->ddelta,  &p->steps.z,     &p->dz};
+    const int64_t t = tile * RL_BACK_ROWS,
+                  end = rl_back_place(l->back, l->first + i).channel + l->back->forward.kernels->lanes;
+    rl_back_tile *own = &l->scratch->tile;
+    int at = 0;
+    for (int k = 0; k < RL_BACK_AHEAD; k++) own->ahead[k].data = NULL;
+    for (int k = 0; k < RL_BACK_PASSES; k++) own->passes[k].data = NULL;
+    for (int k = 0; k < RL_BACK_AHEAD; k++) {
+        if (!series[k]->data || series[k]->lane != 1 || t < 0 || t >= p->steps.length) continue;
+        if (at == most + RL_BACK_PASSES) return;
+        rl_rows *rows = at < most ? &own->ahead[at] : &own->passes[at - most];
+        rl_matrix m = rl_series_rows(series[k], t, end);
+        rows->data = (char *)m.data - 1;
+        rows->step = m.row * (int64_t)rill_dtype_size(m.dtype);
+        at++;
     }
 }
 
@@ -133,10 +137,10 @@ static void run_tile(const line *l, int64_t t, int64_t i, const char *before, ch
     char *G;
     rl_vector_state v = vector_of(l, i, &G);
     rl_step_rule rule = rule_of(l, &v);
+    rule.ahead = s->tile.passes;
     if (h != before) memcpy(h, before, (size_t)back->forward.states * back->forward.vector_size);
-    load_rows(l, s->tile.x, &l->piece.steps.x, t, place);
-    load_rows(l, s->tile.size, &l->piece.steps.delta, t, place);
-    k->prepare_step(&s->tile.steps, s->tile.size, s->tile.x, s->tile.rows, &rule);
+    k->prepare_step(&s->tile.steps, rows_of(l, s->tile.size, &l->piece.steps.delta, t, place),
+                    rows_of(l, s->tile.x, &l->piece.steps.x, t, place), s->tile.rows, &rule);
     v.h = h;
     rl_recurrence r = {.rows = s->tile.rows,
                        .rate = s->tile.steps.rate,
@@ -147,8 +151,7 @@ static void run_tile(const line *l, int64_t t, int64_t i, const char *before, ch
                        .y = s->tile.y,
                        .fresh = is_fresh(l, t)};
     for (int64_t slice = 0; slice < back->forward.slices; slice++) {
-        r.ahead = s->tile.ahead[slice].data;
-        r.ahead_step = s->tile.ahead[slice].step;
+        r.ahead = &s->tile.ahead[slice];
         rl_recur_slice(&back->forward, &v, r, slice);
     }
 }
@@ -186,7 +189,7 @@ static void run_forward(const line *l, bool keep)
         rl_pack_inputs(&back->forward, &l->piece.steps, rl_back_place(back, l->first), t, rows, l->scratch->bc);
         for (int64_t i = 0; i < l->count; i++) {
             bool inside = i + 1 < l->count;
-            look_ahead(l, inside ? tile : tile + 1, inside ? i + 1 : 0);
+            look_ahead(l, inside ? tile : tile + 1, inside ? i + 1 : 0, rl_least(back->forward.slices, 2));
             run_tile(l, t, i, kept_at(l, keep ? tile : 0, i), kept_at(l, keep ? tile + 1 : 0, i));
         }
     }
@@ -203,13 +206,14 @@ static void load_tile(const line *l, int64_t t, rl_vector_place place, const rl_
 {
     rl_back_scratch *s = l->scratch;
     rl_step_rule rule = rule_of(l, v);
-    load_rows(l, s->tile.x, &l->piece.steps.x, t, place);
-    load_rows(l, s->tile.size, &l->piece.steps.delta, t, place);
-    l->back->forward.kernels->back->take_steps(&s->tile, &rule);
-    if (s->tile.z) load_rows(l, s->tile.z, &l->piece.steps.z, t, place);
-    if (!s->tile.dy) return;
-    load_rows(l, s->tile.dy, &l->piece.dy, t, place);
-    l->back->forward.kernels->back->enter_gate(&s->tile);
+    const rl_back_kernels *k = l->back->forward.kernels->back;
+    k->take_steps(&s->tile, rows_of(l, s->tile.x, &l->piece.steps.x, t, place),
+                  rows_of(l, s->tile.size, &l->piece.steps.delta, t, place), &rule);
+    if (s->tile.z) {
+        const rl_matrix z = rl_series_rows(&l->piece.steps.z, t, place.channel);
+        l->back->forward.kernels->load(s->tile.z, l->back->forward.kernels->lanes, &z, s->tile.rows, place.lanes);
+    }
+    if (s->tile.dy) k->enter_gate(&s->tile, rows_of(l, s->tile.dy, &l->piece.dy, t, place));
 }
 
 static void run_tile_back(const line *l, int64_t tile, int64_t i)
@@ -235,9 +239,11 @@ static void run_tile_back(const line *l, int64_t tile, int64_t i)
                                                            .decays = s->decays,
                                                            .fresh = is_fresh(l, t),
                                                            .spread = scan->spread});
-    scan->kernels->back->leave_steps(&s->tile, scan->D.data ? v.D : NULL, dD, dD + scan->vector_size);
-    store_rows(l, &l->piece.dx, s->tile.along_B, t, place);
-    store_rows(l, &l->piece.ddelta, s->tile.along_size, t, place);
+    const rl_rows dx = rl_s6_target(scan, &l->piece.dx, t, place, s->tile.along_B);
+    const rl_rows ddelta = rl_s6_target(scan, &l->piece.ddelta, t, place, s->tile.along_size);
+    scan->kernels->back->leave_steps(&s->tile, dx, ddelta, scan->D.data ? v.D : NULL, dD, dD + scan->vector_size);
+    if (dx.data == s->tile.along_B) store_rows(l, &l->piece.dx, s->tile.along_B, t, place);
+    if (ddelta.data == s->tile.along_size) store_rows(l, &l->piece.ddelta, s->tile.along_size, t, place);
     store_rows(l, &l->piece.dz, s->tile.y, t, place);
 }
 
@@ -277,7 +283,8 @@ static void run_block_back(const line *l, int64_t tile)
     memset(s->dC, 0, (size_t)entries * back->forward.vector_size);
     for (int64_t i = 0; i < l->count; i++) {
         bool inside = i + 1 < l->count;
-        look_ahead(l, inside ? tile : tile - 1, inside ? i : l->count - 1);
+        look_ahead(l, inside ? tile : tile - 1, inside ? i : l->count - 1,
+                   rl_least(2 * back->forward.state_blocks, RL_BACK_AHEAD));
         run_tile_back(l, tile, i == 0 ? l->count - 1 : i - 1);
         if (i > 0 || lanes == back->forward.kernels->lanes) continue;
         back->forward.kernels->back->clear_lanes(s->dB, entries, lanes);

@@ -106,11 +106,8 @@ static void prepare_cell(const rl_s6 *scan, const rl_piece *piece, int64_t vecto
                          .softplus = scan->softplus,
                          .low = scan->low,
                          .high = scan->high};
-    rl_matrix x = rl_series_rows(&piece->x, c->t, c->place.channel);
-    rl_matrix delta = rl_series_rows(&piece->delta, c->t, c->place.channel);
-    k->load(c->x, k->lanes, &x, c->rows, c->place.lanes);
-    k->load(c->steps.rate, k->lanes, &delta, c->rows, c->place.lanes);
-    k->prepare_step(&c->steps, c->steps.rate, c->x, c->rows, &rule);
+    k->prepare_step(&c->steps, rl_s6_rows(scan, &piece->delta, c->t, c->rows, c->place, c->steps.rate),
+                    rl_s6_rows(scan, &piece->x, c->t, c->rows, c->place, c->x), c->rows, &rule);
     if (scan->spread || vector % scan->stripe_vectors == 0)
         rl_pack_inputs(scan, piece, c->place, c->t, c->rows, c->bc);
 }
@@ -122,13 +119,8 @@ static void finish_cell(const rl_s6 *scan, const rl_piece *piece, int64_t vector
     if (scan->slices == 0) memset(c->y, 0, (size_t)c->rows * scan->vector_size);
     for (int64_t slice = 1; slice < scan->slices; slice++)
         k->add(c->y, c->y + (size_t)slice * scan->narrow->array, c->rows);
-    if (scan->gated) {
-        rl_matrix z = rl_series_rows(&piece->z, c->t, c->place.channel);
-        k->load(c->z, k->lanes, &z, c->rows, c->place.lanes);
-    }
-    k->finish(c->y, c->x, scan->D.data ? v.D : NULL, scan->gated ? c->z : NULL, c->rows);
-    rl_matrix y = rl_series_rows(&piece->y, c->t, c->place.channel);
-    k->store(&y, c->y, c->rows, c->place.lanes);
+    rl_s6_finish(scan, piece, c->t, c->rows, c->place, &v, c->y,
+                 rl_s6_rows(scan, &piece->x, c->t, c->rows, c->place, c->x), c->z);
 }
 
 /* One slice of one vector's states through a round. */

@@ -23,11 +23,20 @@ typedef struct rl_matrix {
     int64_t row, lane;
 } rl_matrix;
 
+/* Rows of one vector each, `step` bytes apart, on any address. */
+typedef struct rl_rows {
+    char *data;
+    int64_t step;
+} rl_rows;
+
+enum { RL_STEP_PASSES = 3 }; /* of prepare_step over a tile */
+
 /* What turns delta into the step size; bias may be NULL. */
 typedef struct rl_step_rule {
     const void *bias; /* [lanes] of real */
     bool softplus;
     double low, high;
+    const rl_rows *ahead; /* [RL_STEP_PASSES] as rl_recurrence's, one a pass; may be NULL */
 } rl_step_rule;
 
 /* The step sizes of a tile, as rl_recurrence reads them. */
@@ -48,10 +57,10 @@ typedef struct rl_recurrence {
     const void *A;         /* [states][lanes] */
     const void *A_bound;   /* [blocks][lanes] the largest |A| of each block of states */
     const void *bc;
-    void *h;           /* [states][lanes], in and out */
-    void *y;           /* [rows][lanes] */
-    const void *ahead; /* fetched meanwhile, one place a row, ahead_step bytes apart: what the next tile will read */
-    int64_t ahead_step;
+    void *h; /* [states][lanes], in and out */
+    void *y; /* [rows][lanes] */
+    const rl_rows
+        *ahead;      /* fetched meanwhile, of what the next tile will read and write; it or its data may be NULL */
     bool accumulate; /* the first block adds to y instead of writing it */
     bool fresh;      /* there is no state before the first row: it is not read there, nor is the decay */
     bool spread;
@@ -82,14 +91,13 @@ typedef struct rl_kernels {
     void (*pack)(void *bc, const rl_input_tile *from);
     /* A into its finite range, after A = -exp(A) if `negate_exp`; bound[blocks][lanes] as in rl_recurrence. */
     void (*prepare_A)(void *A, void *bound, int64_t states, bool negate_exp);
-    /* Makes the recurrence's rows of a tile of delta; delta and steps->rate may be the same. */
-    void (*prepare_step)(const rl_steps *steps, const void *delta, const void *x, int64_t rows,
-                         const rl_step_rule *rule);
+    /* Makes the recurrence's rows of a tile of delta, which may lie in steps->rate. */
+    void (*prepare_step)(const rl_steps *steps, rl_rows delta, rl_rows x, int64_t rows, const rl_step_rule *rule);
     void (*recur)(const rl_recurrence *recurrence);
     /* to += from */
     void (*add)(void *to, const void *from, int64_t rows);
-    /* y += D x, then y *= z σ(z); D [lanes] and z may be NULL. */
-    void (*finish)(void *y, const void *x, const void *D, const void *z, int64_t rows);
+    /* to = (sum + D x) z σ(z); D [lanes] and z.data may be NULL, and `to` where any of the others is. */
+    void (*finish)(rl_rows to, const void *sum, rl_rows x, const void *D, rl_rows z, int64_t rows);
 
     const struct rl_back_kernels *back;           /* recur_back.h */
     const struct rl_scan_kernels *scan;           /* scan.h */

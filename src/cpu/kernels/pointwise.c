@@ -22,57 +22,66 @@ void RL_NAME(rl_prepare_A)(void *A_memory, void *bound_memory, int64_t states, b
  * waiting, in short loops many rows overlap.  The first takes exp(-|value|) as if that were safe (functions.h), and
  * is mended where it was not.
  */
-RL_INLINE vint soften(vreal *soft, const vreal *raw, vreal bias, int64_t rows)
+RL_INLINE vint soften(vreal *soft, vreal *value, rl_rows delta, vreal bias, int64_t rows, const rl_rows *ahead)
 {
     vint largest = {0};
     for (int64_t t = 0; t < rows; t++) {
-        vreal value = raw[t] + bias;
-        largest = greater_bits(largest, magnitude_bits(value));
-        soft[t] = exp_of_minus(value, true);
+        fetch_row(ahead[0], t);
+        value[t] = row_of(delta, t) + bias;
+        largest = greater_bits(largest, magnitude_bits(value[t]));
+        soft[t] = exp_of_minus(value[t], true);
     }
     if (!all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
-        for (int64_t t = 0; t < rows; t++) soft[t] = exp_of_minus(raw[t] + bias, false);
-    for (int64_t t = 0; t < rows; t++) soft[t] = softplus_from(raw[t] + bias, soft[t]);
+        for (int64_t t = 0; t < rows; t++) soft[t] = exp_of_minus(value[t], false);
+    for (int64_t t = 0; t < rows; t++) {
+        fetch_row(ahead[1], t);
+        soft[t] = softplus_from(value[t], soft[t]);
+    }
     return largest;
 }
 
-RL_INLINE vint largest_of(const vreal *raw, vreal bias, int64_t rows)
+RL_INLINE vint add_bias(vreal *value, rl_rows delta, vreal bias, int64_t rows, const rl_rows *ahead)
 {
     vint largest = {0};
-    for (int64_t t = 0; t < rows; t++) largest = greater_bits(largest, magnitude_bits(raw[t] + bias));
+    for (int64_t t = 0; t < rows; t++) {
+        fetch_row(ahead[0], t);
+        value[t] = row_of(delta, t) + bias;
+        largest = greater_bits(largest, magnitude_bits(value[t]));
+    }
     return largest;
 }
 
-void RL_NAME(rl_prepare_step)(const rl_steps *steps, const void *delta_memory, const void *x_memory, int64_t rows,
-                              const rl_step_rule *rule)
+void RL_NAME(rl_prepare_step)(const rl_steps *steps, rl_rows delta, rl_rows x, int64_t rows, const rl_step_rule *rule)
 {
-    const vreal *raw = delta_memory, *x = x_memory;
     const vreal low = splat((real)rule->low), high = splat((real)rule->high);
     vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0); /* -0 changes nothing */
     vreal *rate = steps->rate, *rest = steps->rate_rest, *input = steps->input;
-    vint largest = rule->softplus ? soften(input, raw, bias, rows) : largest_of(raw, bias, rows);
-    const vreal *delta = rule->softplus ? input : raw;
-    if (rule->softplus) bias = splat((real)-0.0); /* it is in already */
+    rl_rows ahead[RL_STEP_PASSES];
+    for (int i = 0; i < RL_STEP_PASSES; i++) ahead[i] = fetch_of(rule->ahead ? rule->ahead + i : NULL, rate);
+    vint largest =
+        rule->softplus ? soften(input, rate, delta, bias, rows, ahead) : add_bias(rate, delta, bias, rows, ahead);
+    const vreal *size = rule->softplus ? input : rate;
 
     /* A step size is at most a little larger than its raw value, or a limit of the clamp. */
     bool large = !all_at_most((vreal)largest, splat(DELTA_LARGE / 2)) || rule->low > (double)DELTA_LARGE ||
                  rule->high < -(double)DELTA_LARGE;
     if (large) { /* rl_recur takes such a tile's δ itself */
         for (int64_t t = 0; t < rows; t++) {
-            rate[t] = at_most(at_least(delta[t] + bias, low), high);
-            input[t] = rate[t] * x[t];
+            rate[t] = at_most(at_least(size[t], low), high);
+            input[t] = rate[t] * row_of(x, t);
         }
         *(vreal *)steps->bound = splat(INFINITY);
         return;
     }
     largest = (vint){0};
     for (int64_t t = 0; t < rows; t++) {
-        vreal size = at_most(at_least(delta[t] + bias, low), high);
-        decay_rate of = decay_rate_of(size);
-        input[t] = size * x[t];
+        fetch_row(ahead[2], t);
+        vreal clamped = at_most(at_least(size[t], low), high);
+        decay_rate of = decay_rate_of(clamped);
+        input[t] = clamped * row_of(x, t);
         rate[t] = of.upper;
         rest[t] = of.rest;
-        largest = greater_bits(largest, magnitude_bits(size));
+        largest = greater_bits(largest, magnitude_bits(clamped));
     }
     *(vreal *)steps->bound = (vreal)largest;
 }
@@ -84,12 +93,12 @@ void RL_NAME(rl_add)(void *to_memory, const void *from_memory, int64_t rows)
     for (int64_t t = 0; t < rows; t++) to[t] += from[t];
 }
 
-void RL_NAME(rl_finish)(void *y_memory, const void *x_memory, const void *D, const void *z_memory, int64_t rows)
+void RL_NAME(rl_finish)(rl_rows to, const void *sum_memory, rl_rows x, const void *D, rl_rows z, int64_t rows)
 {
-    vreal *y = y_memory;
-    const vreal *x = x_memory, *z = z_memory;
-    if (D)
-        for (int64_t t = 0; t < rows; t++) y[t] = fma_(*(const vreal *)D, x[t], y[t]);
-    if (z)
-        for (int64_t t = 0; t < rows; t++) y[t] *= silu_(z[t]);
+    const vreal *sum = sum_memory, skip = D ? *(const vreal *)D : splat(0);
+    for (int64_t t = 0; t < rows; t++) {
+        vreal y = D ? fma_(skip, row_of(x, t), sum[t]) : sum[t];
+        if (z.data) y *= silu_(row_of(z, t));
+        store_any(to.data + t * to.step, y);
+    }
 }

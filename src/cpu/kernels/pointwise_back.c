@@ -16,45 +16,56 @@ RL_INLINE sigmoid sigmoid_from(vreal value, vreal e)
 }
 
 /* In passes, and with the short exponential first, as rl_prepare_step. */
-RL_INLINE void soften(vreal *size, vreal *slope, vreal bias, int64_t rows)
+RL_INLINE void soften(vreal *size, vreal *slope, rl_rows delta, vreal bias, int64_t rows, const rl_rows *ahead)
 {
     vint largest = {0};
     for (int64_t t = 0; t < rows; t++) {
-        size[t] += bias;
+        fetch_row(ahead[0], t);
+        size[t] = row_of(delta, t) + bias;
         largest = greater_bits(largest, magnitude_bits(size[t]));
         slope[t] = exp_of_minus(size[t], true);
     }
     if (!all_at_most((vreal)largest, splat(SOFTPLUS_SAFE)))
         for (int64_t t = 0; t < rows; t++) slope[t] = exp_of_minus(size[t], false);
     for (int64_t t = 0; t < rows; t++) {
+        fetch_row(ahead[1], t);
         vreal value = size[t], e = slope[t], sigma = if_greater(splat(0), value, e, splat(1)) / (e + splat(1));
         size[t] = softplus_from(value, e);
         slope[t] = if_greater(value, splat(20), splat(1), sigma);
     }
 }
 
-void RL_NAME(rl_take_steps)(const rl_back_tile *tile, const rl_step_rule *rule)
+void RL_NAME(rl_take_steps)(const rl_back_tile *tile, rl_rows x_rows, rl_rows delta, const rl_step_rule *rule)
 {
     const vreal low = splat((real)rule->low), high = splat((real)rule->high), none = splat(-1);
-    vreal *size = tile->size, *slope = tile->slope;
+    vreal *x = tile->x, *size = tile->size, *slope = tile->slope;
     vreal bias = rule->bias ? *(const vreal *)rule->bias : splat((real)-0.0);
+    rl_rows ahead[RL_BACK_PASSES];
+    for (int i = 0; i < RL_BACK_PASSES; i++) ahead[i] = fetch_of(&tile->passes[i], size);
     if (rule->softplus)
-        soften(size, slope, bias, tile->rows);
+        soften(size, slope, delta, bias, tile->rows, ahead);
     else
-        for (int64_t t = 0; t < tile->rows; t++) size[t] += bias, slope[t] = splat(1);
+        for (int64_t t = 0; t < tile->rows; t++) size[t] = row_of(delta, t) + bias, slope[t] = splat(1);
     for (int64_t t = 0; t < tile->rows; t++) {
+        fetch_row(ahead[2], t);
+        x[t] = row_of(x_rows, t);
         slope[t] = if_greater(low, size[t], none, if_greater(size[t], high, none, slope[t]));
         size[t] = at_most(at_least(size[t], low), high);
     }
-    RL_NAME(rl_prepare_step)
-    (&tile->steps, size, tile->x, tile->rows, &(rl_step_rule){.low = -INFINITY, .high = INFINITY});
+    const rl_rows sizes = {tile->size, RL_VECTOR_BYTES}, inputs = {tile->x, RL_VECTOR_BYTES};
+    const rl_step_rule plain = {.low = -INFINITY, .high = INFINITY, .ahead = tile->passes + 2};
+    RL_NAME(rl_prepare_step)(&tile->steps, sizes, inputs, tile->rows, &plain);
 }
 
-void RL_NAME(rl_enter_gate)(const rl_back_tile *tile)
+void RL_NAME(rl_enter_gate)(const rl_back_tile *tile, rl_rows dy)
 {
-    const vreal *dy = tile->dy, *z = tile->z;
-    vreal *du = tile->du;
-    for (int64_t t = 0; t < tile->rows; t++) du[t] = z ? dy[t] * silu_(z[t]) : dy[t];
+    const vreal *z = tile->z;
+    vreal *du = tile->du, *kept = tile->dy;
+    for (int64_t t = 0; t < tile->rows; t++) {
+        vreal value = row_of(dy, t);
+        du[t] = z ? value * silu_(z[t]) : value;
+        if (z) kept[t] = value;
+    }
 }
 
 /* The slope of z σ(z). */
@@ -74,24 +85,27 @@ static void leave_gate(const rl_back_tile *tile, const vreal *D)
     }
 }
 
-void RL_NAME(rl_leave_steps)(const rl_back_tile *tile, const void *D_memory, void *dD_memory, void *dbias_memory)
+void RL_NAME(rl_leave_steps)(const rl_back_tile *tile, rl_rows dx, rl_rows ddelta, const void *D_memory,
+                             void *dD_memory, void *dbias_memory)
 {
     const vreal *x = tile->x, *size = tile->size, *slope = tile->slope, *du = tile->du, *D = D_memory;
-    vreal *dx = tile->along_B, *ddelta = tile->along_size, *dD = dD_memory, *dbias = dbias_memory;
-    vreal bias_sum = {0}, D_sum = {0};
+    const vreal *along_B = tile->along_B, *along_size = tile->along_size;
+    vreal *dD = dD_memory, *dbias = dbias_memory, bias_sum = {0}, D_sum = {0};
+    const bool skips = D && tile->dy;
     if (tile->z) leave_gate(tile, D);
     for (int64_t t = 0; t < tile->rows; t++) {
-        dx[t] *= size[t];
-        ddelta[t] = if_greater(splat(0), slope[t], splat(0), slope[t] * ddelta[t]);
-        bias_sum += ddelta[t];
+        vreal own = along_B[t] * size[t];
+        vreal through = if_greater(splat(0), slope[t], splat(0), slope[t] * along_size[t]);
+        if (skips) {
+            own += du[t] * *D;
+            D_sum = fma_(du[t], x[t], D_sum);
+        }
+        bias_sum += through;
+        store_any(dx.data + t * dx.step, own);
+        store_any(ddelta.data + t * ddelta.step, through);
     }
     *dbias += bias_sum;
-    if (!D || !tile->dy) return;
-    for (int64_t t = 0; t < tile->rows; t++) {
-        dx[t] += du[t] * *D;
-        D_sum = fma_(du[t], x[t], D_sum);
-    }
-    *dD += D_sum;
+    if (skips) *dD += D_sum;
 }
 
 void RL_NAME(rl_clear_lanes)(void *numbers, int64_t rows, int64_t lanes)

@@ -12,15 +12,15 @@ typedef struct block {
     const vreal *rate, *rate_rest, *input;
     const real *bc;
     vreal *y;
-    const char *ahead;
-    int64_t rows, ahead_step;
+    rl_rows ahead;
+    int64_t rows;
     bool accumulate;
 } block;
 
 RL_INLINE void advance(const block *b, int64_t t, vreal *h, const vreal *A, int states, int way, bool spread,
                        bool decays)
 {
-    __builtin_prefetch(b->ahead + t * b->ahead_step);
+    fetch_row(b->ahead, t);
     const real *row = b->bc + t * 2 * states * (spread ? LANES : 1);
     decay_rate rate = {.upper = b->rate[t], .rest = b->rate_rest[t]};
     vreal input = b->input[t], sum = {0};
@@ -63,8 +63,7 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
     const vreal *A = r->A, *A_bound = r->A_bound;
     vreal *h = r->h, bound = *(const vreal *)r->bound;
     b.accumulate = r->accumulate;
-    b.ahead = r->ahead ? r->ahead : r->y;
-    b.ahead_step = r->ahead ? r->ahead_step : 0;
+    b.ahead = fetch_of(r->ahead, r->y);
     for (int64_t n = 0; n < r->states; n += RL_STATE_BLOCK, A_bound++) {
         int way = way_of(bound, *A_bound);
         switch (r->states - n) {
@@ -82,6 +81,6 @@ void RL_NAME(rl_recur)(const rl_recurrence *r)
         }
         b.bc += r->rows * 2 * RL_STATE_BLOCK * (r->spread ? LANES : 1);
         b.accumulate = true;
-        b.ahead_step = 0;
+        b.ahead.step = 0;
     }
 }

@@ -67,7 +67,7 @@ RL_INLINE void take_output(const block *b, int64_t t, vreal *G, const real *row,
     const vreal *after = b->held + (t + 1) * RL_STATE_BLOCK, du = ((const vreal *)b->tile->du)[t];
     vreal *dC = b->dC + t * RL_STATE_BLOCK, *y = b->tile->y, sum = {0};
     for (int i = 0; i < states; i++) {
-        G[i] += du * entry(row, states + i, spread);
+        G[i] = fma_(du, entry(row, states + i, spread), G[i]);
         dC[i] = fma_(du, after[i], dC[i]);
     }
     if (!b->tile->z) return;

@@ -13,22 +13,21 @@
 #include "kernels.h"
 
 /* Steps of a tile at most: what rl_back_states keeps of a block of states stays in the first-level cache. */
-enum { RL_BACK_ROWS = 32, RL_BACK_AHEAD = 7 };
+enum { RL_BACK_ROWS = 16, RL_BACK_AHEAD = 7, RL_BACK_PASSES = 5 };
 
 /* The steps, each an array [rows][lanes]. */
 typedef struct rl_back_tile {
     int64_t rows;
-    void *x, *size, *slope; /* size: comes as delta; slope: of size by delta, or -1 where size is clamped */
+    void *x, *size, *slope; /* slope: of size by delta, or -1 where size is clamped */
     rl_steps steps;
-    void *dy, *z;     /* NULL: not given */
+    void *dy, *z;     /* NULL: not given; dy is there with z only */
     void *du;         /* the gradient of C h + D x */
-    void *along_B;    /* Σ G B, then dx */
-    void *along_size; /* Σ G (A p + B x), then ddelta */
+    void *along_B;    /* Σ G B */
+    void *along_size; /* Σ G (A p + B x) */
     void *y;          /* with z: Σ C h, then dz */
-    struct {
-        const void *data;
-        int64_t step;       /* bytes */
-    } ahead[RL_BACK_AHEAD]; /* fetched meanwhile, a place a row: what the next tile will read and write, or NULL */
+    /* Fetched meanwhile, of what the next tile will read and write: by the recurrence, two a block of states, and by
+     * the passes of take_steps. */
+    rl_rows ahead[RL_BACK_AHEAD], passes[RL_BACK_PASSES];
 } rl_back_tile;
 
 /* The states of the vector. */
@@ -52,13 +51,14 @@ typedef struct rl_lane_sums {
 } rl_lane_sums;
 
 typedef struct rl_back_kernels {
-    /* Step sizes, their slopes and rates. */
-    void (*take_steps)(const rl_back_tile *tile, const rl_step_rule *rule);
-    /* du; not without dy. */
-    void (*enter_gate)(const rl_back_tile *tile);
+    /* x, the step sizes, their slopes and rates.  x and delta may lie in tile->x and tile->size. */
+    void (*take_steps)(const rl_back_tile *tile, rl_rows x, rl_rows delta, const rl_step_rule *rule);
+    /* du from dy, which may lie in tile->dy; with z, tile->dy too. */
+    void (*enter_gate)(const rl_back_tile *tile, rl_rows dy);
     void (*recur)(const rl_back_tile *tile, const rl_back_states *states);
-    /* dx, ddelta and dz; adds to dD and dbias, [lanes].  D may be NULL. */
-    void (*leave_steps)(const rl_back_tile *tile, const void *D, void *dD, void *dbias);
+    /* dx, ddelta, and dz in tile->y; adds to dD and dbias, [lanes].  D may be NULL; dx and ddelta may lie in
+     * tile->along_B and tile->along_size. */
+    void (*leave_steps)(const rl_back_tile *tile, rl_rows dx, rl_rows ddelta, const void *D, void *dD, void *dbias);
     /* Makes the lanes from `lanes` on zero. */
     void (*clear_lanes)(void *numbers, int64_t rows, int64_t lanes);
     /* to [groups][rows][lanes] */
