@@ -153,7 +153,7 @@ static tile tile_in(const rl_s6 *scan, char *memory)
  * where rows are not aligned, its first lies in a line that the vector before has read.
  */
 typedef struct ahead {
-    rl_rows passes[RL_STEP_PASSES], slices[4];
+    rl_rows passes[RL_STEP_FETCHES], slices[4];
 } ahead;
 
 static void look_ahead(const rl_s6 *scan, const rl_piece *piece, int64_t t, int64_t channel, ahead *next)
@@ -162,10 +162,10 @@ static void look_ahead(const rl_s6 *scan, const rl_piece *piece, int64_t t, int6
     const int64_t slices = rl_least(scan->slices, 4), last = scan->kernels->lanes - 1;
     int at = 0;
     for (int i = 0; i < 4; i++) next->slices[i].data = NULL;
-    for (int i = 0; i < RL_STEP_PASSES; i++) next->passes[i].data = NULL;
+    for (int i = 0; i < RL_STEP_FETCHES; i++) next->passes[i].data = NULL;
     for (int i = 0; i < 4; i++) {
         if (!series[i]->data || series[i]->lane != 1 || t >= piece->length) continue;
-        if (at == slices + RL_STEP_PASSES) return;
+        if (at == slices + RL_STEP_FETCHES) return;
         rl_rows *rows = at < slices ? &next->slices[at] : &next->passes[at - slices];
         const int64_t size = (int64_t)rill_dtype_size(series[i]->dtype);
         rows->data = (char *)series[i]->data + (t * series[i]->step + channel + last) * size + size - 1;

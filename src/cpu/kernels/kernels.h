@@ -29,14 +29,14 @@ typedef struct rl_rows {
     int64_t step;
 } rl_rows;
 
-enum { RL_STEP_PASSES = 3 }; /* of prepare_step over a tile */
+enum { RL_STEP_FETCHES = 3 }; /* of prepare_step over a tile */
 
 /* What turns delta into the step size; bias may be NULL. */
 typedef struct rl_step_rule {
     const void *bias; /* [lanes] of real */
     bool softplus;
     double low, high;
-    const rl_rows *ahead; /* [RL_STEP_PASSES] as rl_recurrence's, one a pass; may be NULL */
+    const rl_rows *ahead; /* [RL_STEP_FETCHES] as rl_recurrence's; may be NULL */
 } rl_step_rule;
 
 /* The step sizes of a tile, as rl_recurrence reads them. */
