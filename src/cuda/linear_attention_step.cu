@@ -8,6 +8,7 @@
  * All of a thread's loads are issued before the first of them is needed, and where inputs lie as they mostly do, in a
  * few pieces; for what a head takes is little more than one such wait.  Shared memory holds sums over keys only.
  */
+#include <machine/ahead.cuh>
 #include <machine/early.cuh>
 #include <machine/kernel.cuh>
 
@@ -126,7 +127,19 @@ template <typename N, int COLUMNS> struct StepInputs<void, N, COLUMNS> {
     }
 };
 
-/* A state's rows pass by once: they leave the L2 cache before all else. */
+/* Brings a state into the L2 cache: that may begin before earlier work is done, as the cache sees what it writes. */
+template <typename N, int COLUMNS>
+__device__ __forceinline__ void bring_state_near(const rl_attention_state &state, const Place<ROWS, COLUMNS> &place)
+{
+    constexpr int LINE = 128 / (int)sizeof(N); /* numbers */
+    if (!state.data || place.columns < COLUMNS || place.column % LINE > 0) return;
+    const N *const from = (const N *)state.data + place.at(state);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (r < place.rows) bring_near(from + r * state.key);
+}
+
+/* A state's rows pass by once: they stay out of the first cache. */
 template <typename N, int COLUMNS>
 __device__ __forceinline__ void load_passing(Tile<N, ROWS, COLUMNS> &S, const rl_attention_state &state,
                                              const Place<ROWS, COLUMNS> &place)
@@ -137,7 +150,7 @@ __device__ __forceinline__ void load_passing(Tile<N, ROWS, COLUMNS> &S, const rl
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
         if (r >= place.rows || place.columns < COLUMNS) continue;
-        const float4 four = __ldcs((const float4 *)(from + r * state.key));
+        const float4 four = __ldcg((const float4 *)(from + r * state.key));
         memcpy(S.at[r], &four, sizeof four);
     }
 }
@@ -151,7 +164,7 @@ __device__ __forceinline__ void store_passing(const Tile<N, ROWS, COLUMNS> &S, c
         if (r >= place.rows || place.columns < COLUMNS) continue;
         float4 four;
         memcpy(&four, S.at[r], sizeof four);
-        __stcs((float4 *)(to + r * state.key), four);
+        *(float4 *)(to + r * state.key) = four;
     }
 }
 
@@ -201,6 +214,10 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, sizeof(N) == 8 || is_lon
     const bool apart = gridDim.y > 1; /* a row of blocks for each sequence: divisions take time ahead of all loads */
     const int64_t tasks = in.heads * in.slabs * (apart ? 1 : in.sequences);
     let_later_start();
+    if (apart) {
+        const int64_t walk = divide((int64_t)blockIdx.x, in.slabs);
+        bring_state_near<N, COLUMNS>(in.S_init, {in, blockIdx.y, walk, 0, blockIdx.x - walk * in.slabs});
+    }
     await_earlier();
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int64_t walk = divide(task, in.slabs), sequence = apart ? blockIdx.y : divide(walk, in.heads);
