@@ -57,7 +57,14 @@ using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
 using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
 using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
 
-/* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
+/*
+ * Binary digits that a tile must take off a channel's slowest state for the channel not to be slow in it.  So many
+ * that errors of rough decays last some 90 steps at most, where an anchor would let them last 32; or, as 16 bits do
+ * not show more, 1500.
+ */
+template <typename T> constexpr float LASTING = sizeof(T) > 2 ? 0.5f : LASTING_16;
+
+/* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it: SLOW, if all of it is so. */
 enum Flag { WILD = 1, REPEATS = 2, SLOW = 4 };
 
 /* What the kernels of whole work need not ask (rl_s6_args.whole). */
