@@ -9,7 +9,8 @@
  *
  * That is the usual shape.  Where it would leave much of the device idle, blocks have 16 channels with 8 lanes of 2
  * states each (the middle shape), or 8 channels with 16 lanes of one state (the fine one): less work a step for each
- * thread, more of it in all.
+ * thread, more of it in all.  The snug shape is the middle one with 20 channels, for numbers of channels that these
+ * share out better among the multiprocessors.
  *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
  * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the
@@ -49,15 +50,24 @@ constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order *
 template <int lanes, int channels> struct Shape {
     static constexpr int LANES = lanes, CHANNELS = channels, OWN = PANEL / lanes; /* states of a thread in a panel */
     static constexpr int WARP_CHANNELS = 32 / lanes;
-    static constexpr int HELD = STEPS * channels / GROUP / PRODUCERS;
-    static constexpr int ACROSS = HELD > 0 ? HELD : 1; /* channels of a producer */
+    static constexpr int FOURS = STEPS / GROUP * channels;             /* steps of a tile, by fours */
+    static constexpr int ACROSS = (FOURS + PRODUCERS - 1) / PRODUCERS; /* channels of a producer */
+    static constexpr bool ALL_BUSY = FOURS == ACROSS * PRODUCERS;      /* no producer is without */
     static constexpr int THREADS = PRODUCERS + channels * lanes;
 };
 using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
 using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
 using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
+using Snug = Shape<RL_S6_MIDDLE_LANES, RL_S6_SNUG_CHANNELS>;
 
-/* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it. */
+/*
+ * Binary digits that a tile must take off a channel's slowest state for the channel not to be slow in it.  So many
+ * that errors of rough decays last some 90 steps at most, where an anchor would let them last 32; or, as 16 bits do
+ * not show more, 1500.
+ */
+template <typename T> constexpr float LASTING = sizeof(T) > 2 ? 0.5f : LASTING_16;
+
+/* What rules out the fast order for a channel's tile (walk_tame), or rough decays in it: SLOW, if all of it is so. */
 enum Flag { WILD = 1, REPEATS = 2, SLOW = 4 };
 
 /* What the kernels of whole work need not ask (rl_s6_args.whole). */
@@ -234,6 +244,9 @@ template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool
         return pick_work<T, U, Fine, FULL>(whole);
     case RL_S6_MIDDLE:
         return pick_work<T, U, Middle, FULL>(whole);
+    case RL_S6_SNUG:
+        if (whole) return {kernel_address<scan_kernel<T, U, float, Snug, FULL, WHOLE>>(), sizeof(Tiles<float, Snug>)};
+        return pick_work<T, U, Middle, FULL>(false);
     case RL_S6_CROWDED:
         if (whole)
             return {kernel_address<scan_kernel<T, U, float, Usual, FULL, WHOLE, 3>>(), sizeof(Tiles<float, Usual>)};

@@ -26,6 +26,14 @@ struct Consumer : Walker<T, Acc, Shape, pass, work> {
         }
     }
 
+    /* A tile's flags, without SLOW where its other steps make good what some of them leave. */
+    __device__ int settle(const Stage &stage, int flags) const
+    {
+        if (pass == SUMMARY || !__any_sync(~0u, flags & SLOW)) return flags;
+        const bool fades = this->add_deltas(stage) * tiles.slowest[column] <= -LASTING<T>;
+        return fades ? flags & ~SLOW : flags;
+    }
+
     __device__ void run_fast(const Stage &stage, int steps, int flags, bool fresh)
     {
         Walk walk;
@@ -51,7 +59,7 @@ struct Consumer : Walker<T, Acc, Shape, pass, work> {
         const uint32_t full = task.tiles - 1;
         while (stage.tile < full) {
             clear_flags(stage);
-            const int flags = tiles.flags[stage.tile % 4][column];
+            const int flags = settle(stage, tiles.flags[stage.tile % 4][column]);
             if (!__all_sync(~0u, tame && !flags)) return;
             this->walk_freely(stage.tile & 1);
             note_states();
@@ -72,7 +80,7 @@ struct Consumer : Walker<T, Acc, Shape, pass, work> {
         if (pass == SUMMARY && (flags & WILD)) wild = true;
         if constexpr (sizeof(Acc) == 4) {
             if (__builtin_expect(steps >= LEAST_FAST, true)) {
-                run_fast(stage, steps, flags, fresh);
+                run_fast(stage, steps, settle(stage, flags), fresh);
                 return;
             }
         }

@@ -8,13 +8,6 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
     using Base::count, Base::whole, Base::skips, Base::x, Base::delta, Base::y, Base::tiles;
     using Base::step_size, Base::raw_x, Base::raw_B, Base::raw_C, Base::own_of, Base::is_part;
 
-    /*
-     * Binary digits that four steps must take off a channel's slowest state for it not to be slow.  So many that
-     * errors of rough decays last some 90 steps at most, where an anchor would let them last 32; or, as 16 bits do
-     * not show more, 1500.
-     */
-    static constexpr Acc LASTING = (sizeof(T) > 2 ? Acc(0.5) : Acc(LASTING_16)) * GROUP / STEPS;
-
     __device__ Producer(const rl_s6_walk_args &walk, const Task &task, Tiles<Acc, Shape> &tiles)
         : Base(walk, task, tiles)
     {
@@ -32,7 +25,7 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
         atomicOr(&tiles.flags[stage.tile % 4][hidden(column)] + c, flag); /* else columns take registers all along */
     }
 
-    /* Their sums, channel by channel, and whether the channel is slow. */
+    /* Their sums, channel by channel, and whether they let the channel look slow. */
     __device__ void put_sums(const Stage &stage, const Acc (&step)[HELD])
     {
         Sums sums;
@@ -44,7 +37,7 @@ struct Producer : Sizer<T, U, Acc, Shape, pass, work> {
             const Sums slowest = *(const Sums *)&tiles.slowest[column];
 #pragma unroll
             for (int c = 0; c < ACROSS; c++)
-                if (!(sums.sum[c] * slowest.sum[c] <= -LASTING)) note(stage, c, SLOW);
+                if (!(sums.sum[c] * slowest.sum[c] <= -LASTING<T> * GROUP / STEPS)) note(stage, c, SLOW);
         }
     }
 

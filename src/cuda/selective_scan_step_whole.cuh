@@ -206,8 +206,11 @@ template <typename T, typename U, typename Acc> struct Held {
     }
 };
 
+/* Blocks of a multiprocessor: as many as leave a thread registers for all that it holds.  U is that of B and C. */
+template <typename U, typename Acc> constexpr int WHOLE_BLOCKS = sizeof(Acc) == 8 ? 4 : sizeof(U) == 4 ? 6 : 8;
+
 template <typename T, typename U, typename Acc>
-__global__ void __launch_bounds__(WHOLE_THREADS, sizeof(Acc) == 4 ? 8 : 4)
+__global__ void __launch_bounds__(WHOLE_THREADS, WHOLE_BLOCKS<U, Acc>)
     step_whole_kernel(const __grid_constant__ rl_s6_args args)
 {
     let_later_start();
