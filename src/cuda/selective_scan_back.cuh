@@ -92,7 +92,7 @@ __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, i
     }
     const int64_t steps = end - begin;
     int64_t share = steps;
-    if (args.chunks > 1) share = ((steps + args.chunks - 1) / args.chunks + TILE - 1) / TILE * TILE;
+    if (args.chunks > 1) share = (quotient(steps + args.chunks - 1, args.chunks) + TILE - 1) / TILE * TILE;
     const int64_t first = index * share < steps ? index * share : steps;
     const int64_t last = first + share < steps ? first + share : steps;
     Chunk chunk;

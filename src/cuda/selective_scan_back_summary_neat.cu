@@ -307,8 +307,8 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     __device__ void run(uint32_t &parity)
     {
         double total = 0;
-        begin();
         if (chunk.tiles > 0 && threadIdx.x == 0) this->copy(0);
+        begin();
         int left = (int)chunk.piece.count; /* steps */
         for (int tile = 0; left > 0; tile += 2, left -= SPAN, parity ^= 1) {
             barrier_wait(&tiles.copied, parity);
@@ -345,6 +345,7 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
         barrier_init(&tiles.shared, (int)blockDim.x / 32);
         barrier_publish();
         tiles.done = 0;
+        tile_prefetch(args.copies.delta), tile_prefetch(args.copies.x), tile_prefetch(args.copies.B);
     }
     uint32_t parity = 0;
     __syncthreads(); /* the barriers are there */
@@ -353,8 +354,8 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
     const int64_t pieces = args.back.scan.sequences * args.back.scan.blocks;
     for (int64_t task = blockIdx.x; task < args.back.scan.tasks; task += gridDim.x) {
         /* The first chunks, which are less work, come last. */
-        const int64_t chunks_before = task / pieces, piece = task - chunks_before * pieces;
-        const int64_t sequence = piece / args.back.scan.blocks;
+        const int64_t chunks_before = quotient(task, pieces), piece = task - chunks_before * pieces;
+        const int64_t sequence = quotient(piece, args.back.scan.blocks);
         const Block block = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
         const Chunk chunk = locate_chunk(args.back.scan, sequence, args.back.scan.chunks - 1 - chunks_before);
         Summary<T, U, gated>(args, chunk, block, tiles).run(parity);
