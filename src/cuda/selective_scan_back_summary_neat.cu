@@ -56,6 +56,8 @@ struct alignas(8) Few {
 
 #include "selective_scan_back_summary_stage.cuh"
 
+static_assert(sizeof(Tiles<float, float, true>) <= 75 * 1024, "a multiprocessor holds three blocks");
+
 template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gated> {
     using Base = Stager<T, U, gated>;
     using Base::args, Base::chunk, Base::block, Base::tiles, Base::way_back, Base::stage_of, Base::lane, Base::warp,
@@ -81,7 +83,7 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     }
     /* What a span makes of zero. */
     struct Local {
-        float h[STATES], sum;
+        float h[STATES];
         Way way[STATES];
     };
 
@@ -106,7 +108,6 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
                     const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
                     Four<float> c = {};
                     if (going) c = *(const Four<float> *)(c_row + t * PANEL);
-                    local.sum += size;
 #pragma unroll
                     for (int k = 0; k < STATES; k++) {
                         const float decay = rough_decay(size, rate[k]);
@@ -165,6 +166,7 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     {
         int count = 0;
         if (!__any_sync(~0u, may)) return 0;
+        __syncwarp(); /* all have read the sums of sizes */
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
             const unsigned all = __ballot_sync(~0u, may >> k & 1);
@@ -206,7 +208,8 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
             const Way &own = ways[k % WAYS];
             whole.join({__shfl_down_sync(~0u, own.product, k / WAYS), __shfl_down_sync(~0u, own.gradient, k / WAYS)});
         }
-        if (part == 0 && at < count) this->own().result[few.place] = whole.gradient;
+        __syncwarp(); /* all have read theirs */
+        if (part == 0 && at < count) this->own().numbers[few.place] = whole.gradient;
         __syncwarp();
     }
 
@@ -219,7 +222,7 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
             walk_few<2>(stage, count);
         else
             walk_few<1>(stage, count);
-        const Four<float> four = *(const Four<float> *)&this->own().result[own_column * PANEL + states * STATES];
+        const Four<float> four = *(const Four<float> *)&this->own().numbers[own_column * PANEL + states * STATES];
 #pragma unroll
         for (int k = 0; k < STATES; k++) local.way[k].gradient = four.state[k];
     }
@@ -233,17 +236,28 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
         if (states == 0 && exists) *sums = sum;
     }
 
+    /* The sums of the tiles' step sizes: of each the thread adds up a half of a half. */
+    __device__ void add_sizes(float (&sum)[2]) const
+    {
+        const float *const from = &this->own().numbers[states * (4 + 1) * WARP_COLUMNS + own_column];
+        float some = (from[0] + from[WARP_COLUMNS]) + (from[2 * WARP_COLUMNS] + from[3 * WARP_COLUMNS]);
+        some += __shfl_xor_sync(~0u, some, 2);
+        const float other = __shfl_xor_sync(~0u, some, 4);
+        sum[0] = states & 2 ? other : some;
+        sum[1] = states & 2 ? some : other;
+    }
+
     /*
      * The states behind a span.  exp2_rough does for decays that the span's end has half forgotten; those near 1,
      * whose errors would add up, are exact.
      */
-    __device__ void leave_span(const Local &local)
+    __device__ void leave_span(const Local &local, float sum)
     {
         float power[STATES];
         bool lasts = false;
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
-            power[k] = rate[k] * local.sum;
+            power[k] = rate[k] * sum;
             lasts = lasts || !(power[k] < LASTING);
         }
         float decay[STATES];
@@ -263,6 +277,8 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
         Local local = {};
 #pragma unroll
         for (int k = 0; k < STATES; k++) local.way[k].product = 1;
+        float sum[2];
+        add_sizes(sum);
         const int stage = stage_of(tile);
         const unsigned may = way_back ? may_change(stage, largest_du) : 0;
         const int count = way_back ? list_few(may) : 0;
@@ -275,18 +291,18 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
             if (half) break;
             float middle[STATES];
 #pragma unroll
-            for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], local.sum), h[k], local.h[k]);
-            keep(tile + 1, middle, deltas + local.sum);
+            for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], sum[0]), h[k], local.h[k]);
+            keep(tile + 1, middle, deltas + sum[0]);
         }
         if (count > 0 && count <= MOST_FEW) take_few(stage, count, local);
-        leave_span(local);
+        leave_span(local, sum[0] + sum[1]);
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
             if (may >> k & 1) back[k] = fmaf(distant_decay(rate[k], deltas), local.way[k].gradient, back[k]);
         }
-        deltas += local.sum;
+        deltas += sum[0] + sum[1];
         keep(tile + 2, h, deltas);
-        return local.sum;
+        return sum[0] + sum[1];
     }
 
     __device__ void begin()

@@ -28,8 +28,11 @@ template <typename T, typename U, bool gated> struct Raw {
 struct Own {
     TwoSteps step[PAIRS][WARP_COLUMNS + 1];
     Four<float> du[SPAN / PART][WARP_COLUMNS + 1];
-    Few few[MOST_FEW];
-    alignas(16) float result[WARP_COLUMNS * PANEL]; /* of the few */
+    /* The sums of two steps' sizes, four pairs and a gap; then the few, and then what they have come to. */
+    union {
+        alignas(16) float numbers[(PAIRS + PAIRS / 4) * WARP_COLUMNS];
+        Few few[MOST_FEW];
+    };
 };
 
 template <typename T, typename U, bool gated> struct Tiles {
@@ -40,6 +43,7 @@ template <typename T, typename U, bool gated> struct Tiles {
     int first[COLUMNS], wild[COLUMNS]; /* the first tile with a wild state; whether there are wild gradients */
     unsigned largest[2][WARPS];        /* |C| of a span and the next, as bits, of each warp's share */
     unsigned done;                     /* warps that need no more what has been copied */
+    uint16_t seat[2][THREADS_OF_ALL];  /* where a thread's four channels of T, of U lie in their boxes */
     uint64_t copied, shared;           /* barriers: it is there; all have turned their shares of B and C */
 };
 
@@ -86,6 +90,9 @@ template <typename T, typename U, bool gated> struct Stager {
     __device__ void begin_stage() const
     {
         const int k = warp * WARP_COLUMNS + lane;
+        /* What the compiler could work out at each use it would not hold. */
+        tiles.seat[0][threadIdx.x] = (uint16_t)place_in_boxes((int)sizeof(T));
+        tiles.seat[1][threadIdx.x] = (uint16_t)place_in_boxes((int)sizeof(U));
         if (lane < WARP_COLUMNS) {
             const bool given = k < block.channels && args.scan.bias.data;
             tiles.bias[k] =
@@ -135,12 +142,18 @@ template <typename T, typename U, bool gated> struct Stager {
         if (gated) copy_boxes(raw.z, copies.z, steps);
     }
 
-    /* The thread's four channels of its step i: where the copy engine's swizzle has put them. */
+    /* The thread's four channels of its first step, of so many bytes each: where the copy engine's swizzle puts them.
+     */
+    __device__ int place_in_boxes(int size) const
+    {
+        const int byte = quad_column() * size, row = 2 * pair();
+        return (byte / LINE * SPAN + row) * LINE + (byte % LINE / UNIT ^ (row & 7)) * UNIT + byte % UNIT;
+    }
+    /* Of its step i: the second row of two has the lowest bit of its units turned. */
     template <typename E> __device__ const char *place_of_quad(const E *raw, int i) const
     {
-        const int byte = quad_column() * (int)sizeof(E), row = 2 * pair() + i;
-        const int unit = byte % LINE / UNIT ^ (row & 7);
-        return (const char *)raw + (byte / LINE * SPAN + row) * LINE + unit * UNIT + byte % UNIT;
+        const int first = tiles.seat[sizeof(E) == sizeof(U)][threadIdx.x];
+        return (const char *)raw + (i ? (first ^ UNIT) + LINE : first);
     }
     template <typename E> __device__ Quad<E> quad_of(const E *raw, int i) const
     {
@@ -177,6 +190,7 @@ template <typename T, typename U, bool gated> struct Stager {
             if (way_back && gated) du *= gate(load_one(tiles.raw.z, i, c));
             step.delta[i] = size;
             step.input[i] = input;
+            own().numbers[(pair() + pair() / 4) * WARP_COLUMNS + quad() + c] = step.delta[0] + step.delta[1];
             if (!is_tame(size, input)) atomicMin(&tiles.first[channel], at);
             if (!is_tame(size, du)) atomicOr(&tiles.wild[channel], RL_S6_BACK_WILD_GRADIENTS);
         }
@@ -241,6 +255,8 @@ template <typename T, typename U, bool gated> struct Stager {
 #pragma unroll
         for (int c = 0; c < 4; c++)
             own().step[pair()][quad() + c] = {{size[c], size[4 + c]}, {input[c], input[4 + c]}};
+        float *const sizes = &own().numbers[(pair() + pair() / 4) * WARP_COLUMNS + quad()];
+        *(Four<float> *)sizes = {size[0] + size[4], size[1] + size[5], size[2] + size[6], size[3] + size[7]};
         if (way_back) sum += prepare_gradients(steps, most_du);
         if (!(most <= SMALL && sum <= Limits<float>::tame)) prepare_any(tile, steps);
         return most_du;
