@@ -31,7 +31,7 @@ size_t rl_s6_back_summary_shared(bool f64);
 /* The summaries of neat tensors all of one type, float32 or bfloat16, and one panel of states, with softplus and
  * without limits; `gated`: of gradients that pass z. */
 const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form, bool gated);
-size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form);
+size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form, bool gated);
 
 /* Carries both from chunk to chunk: one thread a state. */
 const void *rl_s6_back_carry_kernel(bool f64);

@@ -47,6 +47,12 @@ constexpr int ORDERS = 4; /* of the states of a lane: see Lane */
 template <typename Acc> constexpr int CHANNELS = sizeof(Acc) == 4 ? RL_S6_BACK_CHANNELS : RL_S6_BACK_CHANNELS_F64;
 template <typename Acc> constexpr int THREADS = CHANNELS<Acc> *RL_S6_BACK_CHANNEL_THREADS;
 
+/* a / b of what is not negative: most numbers are short, and long divisions take their time. */
+__device__ inline int64_t quotient(int64_t a, int64_t b)
+{
+    return (a | b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
 /* A step of a channel.  What is clamped has no slope: -1. */
 template <typename Acc> struct alignas(16) Step {
     Acc delta, input, du, slope; /* δ, δx, the gradient of Σ C h, of δ along what is stored */
@@ -86,7 +92,7 @@ __device__ inline Chunk locate_chunk(const rl_s6_args &args, int64_t sequence, i
     }
     const int64_t steps = end - begin;
     int64_t share = steps;
-    if (args.chunks > 1) share = ((steps + args.chunks - 1) / args.chunks + TILE - 1) / TILE * TILE;
+    if (args.chunks > 1) share = (quotient(steps + args.chunks - 1, args.chunks) + TILE - 1) / TILE * TILE;
     const int64_t first = index * share < steps ? index * share : steps;
     const int64_t last = first + share < steps ? first + share : steps;
     Chunk chunk;
@@ -115,7 +121,7 @@ __device__ inline Block locate_block(const rl_s6_args &args, int64_t number)
 {
     Block block;
     block.number = number;
-    block.group = number / args.blocks_per_group;
+    block.group = quotient(number, args.blocks_per_group);
     block.index = number - block.group * args.blocks_per_group;
     const int64_t in_group = block.index * args.block_channels, left = args.group_channels - in_group;
     block.channel = block.group * args.group_channels + in_group;
@@ -173,8 +179,8 @@ __device__ inline int64_t place_step()
 /* The same of one state of a channel. */
 __device__ inline int64_t place_of_state(const rl_s6_args &args, int64_t row, int64_t channel, int64_t state)
 {
-    const int64_t group = channel / args.group_channels, in_group = channel - group * args.group_channels;
-    const int64_t index = in_group / args.block_channels, block = group * args.blocks_per_group + index;
+    const int64_t group = quotient(channel, args.group_channels), in_group = channel - group * args.group_channels;
+    const int64_t index = quotient(in_group, args.block_channels), block = group * args.blocks_per_group + index;
     const int column = (int)(in_group - index * args.block_channels),
               threads = args.block_channels * RL_S6_BACK_CHANNEL_THREADS;
     const int low = column % (WARP / OWN), lane = (int)(state % PANEL) / STATES;

@@ -11,34 +11,48 @@ namespace
 
 constexpr int THREADS_OF_SUMS = RL_S6_BACK_SUM_THREADS;
 
+/* `some` parts of `count` neighbours, which are on their way together; goes on to the next. */
+template <int some, int count, typename Acc> __device__ void add_some(const Acc *&from, int64_t step, Four<Acc> &sum)
+{
+    Four<Acc> part[some];
+#pragma unroll
+    for (int i = 0; i < some; i++) {
+        if (count == 4)
+            part[i] = *(const Four<Acc> *)(from + i * step);
+        else
+            part[i].state[0] = from[i * step];
+    }
+#pragma unroll
+    for (int i = 0; i < some; i++)
+#pragma unroll
+        for (int k = 0; k < count; k++) sum.state[k] += part[i].state[k];
+    from += some * step;
+}
+
 /* Numbers first .. first + 3 of dB or dC, over every `shares`th block of their group. */
 template <typename Acc, int count, int shares>
 __device__ void add_parts(const rl_s6_back_args &args, int64_t first, int share, Four<Acc> &sum)
 {
-    const int64_t per_group = args.rows * 2 * args.scan.states, group = args.groups == 1 ? 0 : first / per_group;
-    const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group;
+    const int64_t per_group = args.rows * 2 * args.scan.states;
+    const int64_t group = args.groups == 1 ? 0 : quotient(first, per_group);
+    const int64_t blocks = args.scan.channels == 0 ? 0 : args.scan.blocks_per_group, step = shares * per_group;
     const Acc *from = (const Acc *)args.bc_parts + group * (blocks - 1) * per_group + first + share * per_group;
-#pragma unroll 16
-    for (int64_t block = share; block < blocks; block += shares, from += shares * per_group) {
-        if (count == 4) {
-            const Four<Acc> part = *(const Four<Acc> *)from;
-#pragma unroll
-            for (int k = 0; k < count; k++) sum.state[k] += part.state[k];
-        } else {
-            sum.state[0] += *from;
-        }
-    }
+    int64_t left = blocks > share ? (blocks - share + shares - 1) / shares : 0;
+    for (; left >= 8; left -= 8) add_some<8, count>(from, step, sum);
+    if (left & 4) add_some<4, count>(from, step, sum);
+    if (left & 2) add_some<2, count>(from, step, sum);
+    if (left & 1) add_some<1, count>(from, step, sum);
 }
 
 template <typename Acc, int count>
 __device__ void store_inputs(const rl_s6_back_args &args, int64_t first, const Four<Acc> &sum)
 {
-    const int64_t states = args.scan.states, group_row = first / (2 * states),
+    const int64_t states = args.scan.states, group_row = quotient(first, 2 * states),
                   number = first - group_row * 2 * states;
-    const int64_t group = args.groups == 1 ? 0 : group_row / args.rows, row = group_row - group * args.rows;
+    const int64_t group = args.groups == 1 ? 0 : quotient(group_row, args.rows), row = group_row - group * args.rows;
     const rl_s6_view &view = number < states ? args.dB : args.dC;
     if (!view.data) return;
-    const int64_t batch = row / args.scan.length, time = row - batch * args.scan.length;
+    const int64_t batch = quotient(row, args.scan.length), time = row - batch * args.scan.length;
     const int64_t step = args.scan.reverse ? -view.step : view.step;
     const int64_t state = number < states ? number : number - states;
     const int64_t to = batch * view.batch + time * step + group * view.group + state * view.lane;
@@ -93,8 +107,8 @@ __device__ void sum_parameters(const rl_s6_back_args &args, Acc (&shared)[THREAD
     const int column = threadIdx.x % NUMBERS, share = threadIdx.x / NUMBERS;
     const int64_t block = blockIdx.x - args.sum_blocks, blocks = gridDim.x - args.sum_blocks;
     for (int64_t first = block * NUMBERS; first < count; first += blocks * NUMBERS) {
-        const int64_t k = first + column, vector = k < matrix ? -1 : (k - matrix) / channels;
-        const int64_t channel = k < matrix ? k / states : k - matrix - vector * channels;
+        const int64_t k = first + column, vector = k < matrix ? -1 : k - matrix >= channels;
+        const int64_t channel = k < matrix ? quotient(k, states) : k - matrix - vector * channels;
         const int64_t state = k < matrix ? k - channel * states : 0;
         const rl_s6_target &target = k < matrix ? args.dA : vector == 0 ? args.dD : args.dbias;
         Acc sum = 0;

@@ -6,10 +6,11 @@
  *
  *     warp   = 8 channels x 4 lanes with 4 states each
  *
- * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough: a warp leaves out, for each of
- * its lanes' four states, the spans that could not change a bit of it.
+ * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough, which most states soon come to.
+ * Once a warp has no more than 32 left that a span could change a bit of, its lanes take these alone.
  */
 #include <machine/bulk.cuh>
+#include <machine/held.cuh>
 #include <machine/kernel.cuh>
 
 #include "s6_back_copies.h"
@@ -22,76 +23,105 @@ namespace
 {
 
 constexpr int SPAN = 2 * TILE, PAIRS = SPAN / 2, COLUMNS = RL_S6_BACK_CHANNELS, WARP_COLUMNS = 8;
-constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS;
+constexpr int THREADS_OF_ALL = COLUMNS * RL_S6_BACK_SUMMARY_THREADS, WARPS = THREADS_OF_ALL / 32;
 constexpr float HIDDEN = 0x1.fp-26f; /* what is no more of a number rounds away when it is added */
 constexpr int PART = 4;              /* steps whose δ and du are read at a time */
-static_assert(RL_S6_BACK_SUMMARY_THREADS * 4 == PAIRS, "a thread prepares four channels of two steps");
+constexpr float LASTING = -0.125f;   /* the power of two of a decay that is near 1, after a span */
+constexpr int WAY = 8;               /* steps that are added up by themselves */
+constexpr int MOST_FEW = 32;         /* states of a warp that are taken by themselves */
+static_assert(PAIRS * WARP_COLUMNS == 32 * 4, "a thread prepares four channels of two steps");
+
+/* Steps against time: the product of their decays, and what they make of a gradient of zero. */
+struct Way {
+    float product, gradient;
+
+    /* One more step, the latest. */
+    __device__ void take(float decay, float gradient_of_step, bool first)
+    {
+        product = first ? decay : product * decay;
+        gradient = first ? product * gradient_of_step : fmaf(product, gradient_of_step, gradient);
+    }
+    __device__ void join(const Way &later)
+    {
+        gradient = fmaf(product, later.gradient, gradient);
+        product *= later.product;
+    }
+};
+
+/* A state that is taken by itself: channel and state of the warp's. */
+struct alignas(8) Few {
+    float rate;
+    int place;
+};
 
 #include "selective_scan_back_summary_stage.cuh"
 
+static_assert(sizeof(Tiles<float, float, true>) <= 75 * 1024, "a multiprocessor holds three blocks");
+
 template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gated> {
     using Base = Stager<T, U, gated>;
-    using Base::args, Base::chunk, Base::block, Base::tiles, Base::split, Base::backs, Base::stage_of;
+    using Base::args, Base::chunk, Base::block, Base::tiles, Base::way_back, Base::stage_of, Base::lane, Base::warp,
+        Base::warps;
 
-    int lane, order, column;
+    const int states, order, own_column,
+        column; /* the lane of four states; the thread's channel in its warp, block */
+    const bool exists;
     float rate[STATES], h[STATES], back[STATES], deltas;
     float *kept, *sums; /* of the tile that is walked */
 
     __device__ Summary(const rl_s6_back_summary_args &args, const Chunk &chunk, const Block &block,
-                       Tiles<T, U> &tiles)
-        : Base(args, chunk, block, tiles), h{}, back{}, deltas(0)
+                       Tiles<T, U, gated> &tiles)
+        : Base(args, chunk, block, tiles), states(lane / 2 % LANES), order(lane / 8),
+          own_column(lane % 2 + 2 * order), column(warp * WARP_COLUMNS + own_column),
+          exists(column < block.channels), h{}, back{}, deltas(0)
     {
-        const int in_warp = threadIdx.x & 31;
-        lane = in_warp / 2 % LANES;
-        order = in_warp / 8;
-        column = threadIdx.x / 32 * WARP_COLUMNS + in_warp % 2 + 2 * order;
     }
 
-    __device__ bool exists() const
-    {
-        return column < block.channels;
-    }
     __device__ int64_t channel() const
     {
         return block.channel + column;
     }
     /* What a span makes of zero. */
     struct Local {
-        float h[STATES], product[STATES], gradient[STATES], sum;
+        float h[STATES];
+        Way way[STATES];
     };
 
-    /* A tile forward and, where it goes on, the way back. */
+    /* A tile forward and, where all go on, the way back. */
     template <bool going> __device__ void walk_tile(int stage, int half, Local &local) const
     {
-        const TwoSteps *pairs = &tiles.step[half * TILE / 2][place_of_column(column)];
-        const Four<float> *gradients = &tiles.du[half * TILE / PART][place_of_column(column)];
-        const float *b_row = tiles.B[stage] + half * TILE * PANEL + lane * STATES;
-        const float *c_row = tiles.C[stage] + half * TILE * PANEL + lane * STATES;
-#pragma unroll 2
-        for (int part = 0; part < TILE / PART; part++) {
-            const TwoSteps two[2] = {pairs[0], pairs[COLUMNS]};
-            Four<float> du = {};
-            if (going) du = *gradients;
+        const TwoSteps *pairs = &this->own().step[half * TILE / 2][own_column];
+        const Four<float> *gradients = &this->own().du[half * TILE / PART][own_column];
+        const float *b_row = tiles.B[stage] + half * TILE * PANEL + states * STATES;
+        const float *c_row = tiles.C[stage] + half * TILE * PANEL + states * STATES;
+#pragma unroll 1
+        for (int way = 0; way < TILE / WAY; way++) {
+            Way ways[STATES] = {};
 #pragma unroll
-            for (int t = 0; t < PART; t++) {
-                const float size = two[t / 2].delta[t % 2], input = two[t / 2].input[t % 2];
-                const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
-                Four<float> c = {};
-                if (going) c = *(const Four<float> *)(c_row + t * PANEL);
-                local.sum += size;
+            for (int part = 0; part < WAY / PART; part++) {
+                const TwoSteps two[2] = {pairs[0], pairs[WARP_COLUMNS + 1]};
+                Four<float> du = {};
+                if (going) du = *gradients;
 #pragma unroll
-                for (int k = 0; k < STATES; k++) {
-                    const float decay = rough_decay(size, rate[k]);
-                    local.h[k] = fmaf(decay, local.h[k], input * b.state[k]);
-                    if (!going) continue;
-                    local.product[k] *= decay;
-                    local.gradient[k] = fmaf(local.product[k], du.state[t] * c.state[k], local.gradient[k]);
+                for (int t = 0; t < PART; t++) {
+                    const float size = two[t / 2].delta[t % 2], input = two[t / 2].input[t % 2];
+                    const Four<float> b = *(const Four<float> *)(b_row + t * PANEL);
+                    Four<float> c = {};
+                    if (going) c = *(const Four<float> *)(c_row + t * PANEL);
+#pragma unroll
+                    for (int k = 0; k < STATES; k++) {
+                        const float decay = rough_decay(size, rate[k]);
+                        local.h[k] = fmaf(decay, local.h[k], input * b.state[k]);
+                        if (going) ways[k].take(decay, du.state[t] * c.state[k], part + t == 0);
+                    }
                 }
+                pairs += PART / 2 * (WARP_COLUMNS + 1);
+                gradients += WARP_COLUMNS + 1;
+                b_row += PART * PANEL;
+                c_row += PART * PANEL;
             }
-            pairs += PART / 2 * COLUMNS;
-            gradients += COLUMNS;
-            b_row += PART * PANEL;
-            c_row += PART * PANEL;
+#pragma unroll
+            for (int k = 0; k < STATES && going; k++) local.way[k].join(ways[k]);
         }
     }
 
@@ -113,65 +143,166 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     }
     __device__ int64_t place(int64_t row) const
     {
-        const int own = (column / WARP_COLUMNS & 1) ^ lane / 2, threads = (int)blockDim.x / OWN;
-        const int thread = column / WARP * 32 + (int)(threadIdx.x & 31);
-        return row * row_size() + ((block.number * OWN + own) * threads + thread) * STATES;
+        const int other = (warp & 1) ^ states / 2, threads = (int)blockDim.x / OWN;
+        const int thread = warp / 2 * 32 + lane;
+        return row * row_size() + ((block.number * OWN + other) * threads + thread) * STATES;
     }
 
-    /* Whether a span may change a bit of what runs against time, for any chain of the warp. */
-    __device__ bool may_change(int parity, const float (&decay)[STATES]) const
+    /* Whether a span may change a bit of what runs against time, of each of the thread's states. */
+    __device__ unsigned may_change(int stage, float largest_du) const
     {
-        const unsigned *const bits = tiles.largest[parity]; /* of two steps' gradients together */
-        const float largest = (float)PAIRS * __uint_as_float(bits[0]) * __uint_as_float(bits[1]);
-        bool may = false;
+        unsigned largest_C = 0, may = 0;
 #pragma unroll
-        for (int k = 0; k < STATES; k++) may = may || !(decay[k] * largest <= HIDDEN * fabsf(back[k]));
-        return __any_sync(~0u, may && exists() && lane * STATES < args.scan.states);
+        for (int k = 0; k < WARPS; k++) largest_C = max(largest_C, tiles.largest[stage][k]);
+        const float largest = (float)SPAN / 2 * largest_du * __uint_as_float(largest_C);
+#pragma unroll
+        for (int k = 0; k < STATES; k++)
+            may |= !(distant_decay(rate[k], deltas) * largest <= HIDDEN * fabsf(back[k])) << k;
+        return exists && states * STATES < (int)args.scan.states ? may : 0;
     }
 
-    __device__ void keep(int64_t tile, const float (&states)[STATES], float sum)
+    /* Lists the warp's states of which the bits are set, as far as there is room.  Answers their number. */
+    __device__ int list_few(unsigned may) const
+    {
+        int count = 0;
+        if (!__any_sync(~0u, may)) return 0;
+        __syncwarp(); /* all have read the sums of sizes */
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            const unsigned all = __ballot_sync(~0u, may >> k & 1);
+            const int at = count + __popc(all & ((1u << lane) - 1));
+            if ((may >> k & 1) && at < MOST_FEW)
+                this->own().few[at] = {rate[k], own_column * PANEL + states * STATES + k};
+            count += __popc(all);
+        }
+        __syncwarp();
+        return count;
+    }
+
+    /* A span back for the listed: each by `split` lanes, which have a part of its time. */
+    template <int split> __device__ void walk_few(int stage, int count) const
+    {
+        constexpr int WAYS = SPAN / WAY / split; /* of a lane */
+        const int at = lane / split, part = lane % split;
+        const Few few = this->own().few[at < count ? at : 0];
+        const int of = few.place / PANEL, first = part * WAYS * WAY;
+        const TwoSteps *pairs = &this->own().step[first / 2][of];
+        const Four<float> *gradients = &this->own().du[first / PART][of];
+        const float *c = tiles.C[stage] + first * PANEL + few.place % PANEL;
+        Way ways[WAYS] = {};
+#pragma unroll
+        for (int way = 0; way < WAYS; way++) {
+#pragma unroll
+            for (int t = 0; t < WAY; t++) {
+                const float size = pairs[t / 2 * (WARP_COLUMNS + 1)].delta[t % 2];
+                const float du = gradients[t / PART * (WARP_COLUMNS + 1)].state[t % PART];
+                ways[way].take(rough_decay(size, few.rate), du * c[t * PANEL], t == 0);
+            }
+            pairs += WAY / 2 * (WARP_COLUMNS + 1);
+            gradients += WAY / PART * (WARP_COLUMNS + 1);
+            c += WAY * PANEL;
+        }
+        Way whole = {1, 0};
+#pragma unroll
+        for (int k = 0; k < SPAN / WAY; k++) {
+            const Way &own = ways[k % WAYS];
+            whole.join({__shfl_down_sync(~0u, own.product, k / WAYS), __shfl_down_sync(~0u, own.gradient, k / WAYS)});
+        }
+        __syncwarp(); /* all have read theirs */
+        if (part == 0 && at < count) this->own().numbers[few.place] = whole.gradient;
+        __syncwarp();
+    }
+
+    /* What the few have come to, of the thread's states. */
+    __device__ void take_few(int stage, int count, Local &local) const
+    {
+        if (count <= MOST_FEW / 4)
+            walk_few<4>(stage, count);
+        else if (count <= MOST_FEW / 2)
+            walk_few<2>(stage, count);
+        else
+            walk_few<1>(stage, count);
+        const Four<float> four = *(const Four<float> *)&this->own().numbers[own_column * PANEL + states * STATES];
+#pragma unroll
+        for (int k = 0; k < STATES; k++) local.way[k].gradient = four.state[k];
+    }
+
+    __device__ void keep(int tile, const float (&of)[STATES], float sum)
     {
         kept += row_size();
         sums += args.scan.channels;
-        if (tile >= chunk.tiles) return;
-        store_states(kept, states);
-        if (lane == 0 && exists()) *sums = sum;
+        if (tile >= (int)chunk.tiles) return;
+        store_states(kept, of);
+        if (states == 0 && exists) *sums = sum;
+    }
+
+    /* The sums of the tiles' step sizes: of each the thread adds up a half of a half. */
+    __device__ void add_sizes(float (&sum)[2]) const
+    {
+        const float *const from = &this->own().numbers[states * (4 + 1) * WARP_COLUMNS + own_column];
+        float some = (from[0] + from[WARP_COLUMNS]) + (from[2 * WARP_COLUMNS] + from[3 * WARP_COLUMNS]);
+        some += __shfl_xor_sync(~0u, some, 2);
+        const float other = __shfl_xor_sync(~0u, some, 4);
+        sum[0] = states & 2 ? other : some;
+        sum[1] = states & 2 ? some : other;
+    }
+
+    /*
+     * The states behind a span.  exp2_rough does for decays that the span's end has half forgotten; those near 1,
+     * whose errors would add up, are exact.
+     */
+    __device__ void leave_span(const Local &local, float sum)
+    {
+        float power[STATES];
+        bool lasts = false;
+#pragma unroll
+        for (int k = 0; k < STATES; k++) {
+            power[k] = rate[k] * sum;
+            lasts = lasts || !(power[k] < LASTING);
+        }
+        float decay[STATES];
+#pragma unroll
+        for (int k = 0; k < STATES; k++) decay[k] = exp2_rough(power[k]);
+        if (__any_sync(~0u, lasts)) {
+#pragma unroll
+            for (int k = 0; k < STATES; k++) decay[k] = power[k] < LASTING ? decay[k] : power_of_two(power[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < STATES; k++) h[k] = fmaf(decay[k], h[k], local.h[k]);
     }
 
     /* Answers its sum of step sizes. */
-    __device__ float walk_span(int64_t tile)
+    __device__ float walk_span(int tile, float largest_du)
     {
         Local local = {};
-        float decay[STATES];
-        bool going = false;
-        if (backs) {
 #pragma unroll
-            for (int k = 0; k < STATES; k++) {
-                local.product[k] = 1;
-                decay[k] = distant_decay(rate[k], deltas);
-            }
-            going = may_change(tile / 2 & 1, decay);
-        }
+        for (int k = 0; k < STATES; k++) local.way[k].product = 1;
+        float sum[2];
+        add_sizes(sum);
+        const int stage = stage_of(tile);
+        const unsigned may = way_back ? may_change(stage, largest_du) : 0;
+        const int count = way_back ? list_few(may) : 0;
 #pragma unroll 1
         for (int half = 0; half < 2; half++) {
-            if (going)
-                walk_tile<true>(stage_of(tile), half, local);
+            if (count > MOST_FEW)
+                walk_tile<true>(stage, half, local);
             else
-                walk_tile<false>(stage_of(tile), half, local);
+                walk_tile<false>(stage, half, local);
             if (half) break;
             float middle[STATES];
 #pragma unroll
-            for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], local.sum), h[k], local.h[k]);
-            keep(tile + 1, middle, deltas + local.sum);
+            for (int k = 0; k < STATES; k++) middle[k] = fmaf(distant_decay(rate[k], sum[0]), h[k], local.h[k]);
+            keep(tile + 1, middle, deltas + sum[0]);
         }
+        if (count > 0 && count <= MOST_FEW) take_few(stage, count, local);
+        leave_span(local, sum[0] + sum[1]);
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
-            h[k] = fmaf(long_decay(rate[k], local.sum), h[k], local.h[k]);
-            if (going) back[k] = fmaf(decay[k], local.gradient[k], back[k]);
+            if (may >> k & 1) back[k] = fmaf(distant_decay(rate[k], deltas), local.way[k].gradient, back[k]);
         }
-        deltas += local.sum;
+        deltas += sum[0] + sum[1];
         keep(tile + 2, h, deltas);
-        return local.sum;
+        return sum[0] + sum[1];
     }
 
     __device__ void begin()
@@ -181,44 +312,42 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
         sums = (float *)args.kept_sums + row * args.scan.channels + channel();
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
-            const int64_t state = lane * STATES + k;
-            rate[k] = exists() && state < args.scan.states ? rate_of(load_A<float>(args.scan, channel(), state)) : 0;
+            const int64_t state = states * STATES + k;
+            const bool given = exists && state < args.scan.states;
+            rate[k] = given ? rate_of(load_A<float>(args.scan, channel(), state)) : 0;
         }
         this->begin_stage();
     }
 
-    /* `parity`: of the barrier's phase. */
+    /* `parity`: of the barriers' phases. */
     __device__ void run(uint32_t &parity)
     {
         double total = 0;
-        begin();
-        __syncthreads(); /* notes are clear */
         if (chunk.tiles > 0 && threadIdx.x == 0) this->copy(0);
-        for (int64_t tile = 0; tile < chunk.tiles; tile += 2) {
-            const int64_t left = chunk.piece.count - tile * TILE;
+        begin();
+        int left = (int)chunk.piece.count; /* steps */
+        for (int tile = 0; left > 0; tile += 2, left -= SPAN, parity ^= 1) {
             barrier_wait(&tiles.copied, parity);
-            parity ^= 1;
-            __syncthreads(); /* all have left the stage before */
-            this->prepare(tile, left < SPAN ? (int)left : SPAN);
-            __syncthreads(); /* the stage is prepared, and what has been copied is used up */
-            if (left > SPAN && threadIdx.x == 0) this->copy(tile + 2);
-            if (threadIdx.x < 2) tiles.largest[(tile / 2 & 1) ^ 1][threadIdx.x] = 0;
-            total += walk_span(tile);
+            const float largest_du = this->prepare(tile, left < SPAN ? left : SPAN, left > SPAN);
+            barrier_wait(&tiles.shared, parity); /* B and C are there */
+            total += walk_span(tile, largest_du);
+            __syncwarp(); /* before the next span takes the place of this one's steps */
         }
-        __syncthreads(); /* notes are complete */
         finish(total);
     }
 
     __device__ void finish(double total) const
     {
         const int64_t row = chunk.piece.sequence * args.scan.chunks + chunk.piece.chunk;
-        if (split) {
+        const int64_t end = row * args.scan.channels;
+        if (args.scan.chunks > 1) {
             store_states((float *)args.ends + place(row), h);
             store_states((float *)args.backs + place(row), back);
-            if (lane == 0 && exists()) args.step_sums[row * args.scan.channels + channel()] = total;
+            if (states == 0 && exists) args.step_sums[end + channel()] = total;
         }
-        for (int k = threadIdx.x; k < block.channels; k += blockDim.x)
-            args.wild[row * args.scan.channels + block.channel + k] = tiles.first[k] | tiles.wild[k];
+        const int k = warp * WARP_COLUMNS + lane;
+        if (lane < WARP_COLUMNS && k < block.channels)
+            args.wild[end + block.channel + k] = tiles.first[k] | tiles.wild[k];
     }
 };
 
@@ -226,23 +355,27 @@ template <typename T, typename U, bool gated>
 __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
     summary_kernel(const __grid_constant__ rl_s6_back_summary_args args)
 {
-    Tiles<T, U> &tiles = *reinterpret_cast<Tiles<T, U> *>(dynamic_shared);
+    Tiles<T, U, gated> &tiles = shared_as<Tiles<T, U, gated>>();
     if (threadIdx.x == 0) {
         barrier_init(&tiles.copied, 1);
+        barrier_init(&tiles.shared, (int)blockDim.x / 32);
         barrier_publish();
+        tiles.done = 0;
+        tile_prefetch(args.copies.delta), tile_prefetch(args.copies.x), tile_prefetch(args.copies.B);
     }
     uint32_t parity = 0;
+    __syncthreads(); /* the barriers are there */
     await_earlier();
     let_later_start();
     const int64_t pieces = args.back.scan.sequences * args.back.scan.blocks;
     for (int64_t task = blockIdx.x; task < args.back.scan.tasks; task += gridDim.x) {
         /* The first chunks, which are less work, come last. */
-        const int64_t chunks_before = task / pieces, piece = task - chunks_before * pieces;
-        const int64_t sequence = piece / args.back.scan.blocks;
+        const int64_t chunks_before = quotient(task, pieces), piece = task - chunks_before * pieces;
+        const int64_t sequence = quotient(piece, args.back.scan.blocks);
         const Block block = locate_block(args.back.scan, piece - sequence * args.back.scan.blocks);
         const Chunk chunk = locate_chunk(args.back.scan, sequence, args.back.scan.chunks - 1 - chunks_before);
         Summary<T, U, gated>(args, chunk, block, tiles).run(parity);
-        __syncthreads(); /* before the next task clears the notes */
+        __syncthreads(); /* before the next task's first span takes the place of the last */
     }
 }
 
@@ -260,9 +393,11 @@ const void *rl_s6_back_summary_neat_kernel(rl_s6_back_form form, bool gated)
                  : kernel_address<summary_kernel<float, float, false>>();
 }
 
-size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form)
+size_t rl_s6_back_summary_neat_shared(rl_s6_back_form form, bool gated)
 {
-    return form == RL_S6_BACK_NEAT_BF16    ? sizeof(Tiles<bf16, bf16>)
-           : form == RL_S6_BACK_NEAT_MIXED ? sizeof(Tiles<bf16, float>)
-                                           : sizeof(Tiles<float, float>);
+    if (form == RL_S6_BACK_NEAT_BF16)
+        return gated ? sizeof(Tiles<bf16, bf16, true>) : sizeof(Tiles<bf16, bf16, false>);
+    if (form == RL_S6_BACK_NEAT_MIXED)
+        return gated ? sizeof(Tiles<bf16, float, true>) : sizeof(Tiles<bf16, float, false>);
+    return gated ? sizeof(Tiles<float, float, true>) : sizeof(Tiles<float, float, false>);
 }

@@ -364,8 +364,8 @@ __global__ void __launch_bounds__(THREADS<Acc>, sizeof(Acc) == 4 ? RL_S6_BACK_BL
     walk_kernel(const __grid_constant__ rl_s6_back_args args)
 {
     Tiles<Acc> &tiles = *reinterpret_cast<Tiles<Acc> *>(dynamic_shared);
-    if (args.whole || args.again) await_earlier(); /* else the summary has done so for the inputs */
     let_later_start();
+    if (args.whole || args.again) await_earlier(); /* else the summary has done so for the inputs */
     for (int64_t task = blockIdx.x; task < args.pieces * args.scan.blocks; task += gridDim.x) {
         const int64_t index = task / args.scan.blocks;
         if (args.again && !args.again[task]) continue;

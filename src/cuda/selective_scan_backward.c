@@ -207,8 +207,8 @@ cudaError_t rl_cuda_prepare_selective_scan_backward(rl_cuda_state *state)
         const size_t summary = rl_s6_back_summary_shared(f64);
         error = rl_cuda_allow(state, rl_s6_back_walk_kernel(f64, form), rl_s6_back_walk_shared(f64));
         if (error == cudaSuccess && form >= RL_S6_BACK_NEAT_F32)
-            error =
-                rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form, f64), rl_s6_back_summary_neat_shared(form));
+            error = rl_cuda_allow(state, rl_s6_back_summary_neat_kernel(form, f64),
+                                  rl_s6_back_summary_neat_shared(form, f64));
         if (error == cudaSuccess && !f64 && form >= RL_S6_BACK_NEAT_F32 && rl_s6_back_roles_shared() > 0)
             error = rl_cuda_allow(state, rl_s6_back_roles_kernel(form), rl_s6_back_roles_shared());
         if (error == cudaSuccess) error = rl_cuda_allow(state, rl_s6_back_summary_kernel(f64, false, form), summary);
@@ -228,10 +228,12 @@ static rill_status launch_summaries(rill_context *context, rl_s6_back_args *args
     const int threads = scan->block_channels * RL_S6_BACK_SUMMARY_THREADS;
     rl_s6_back_summary_args copied = {.back = *args};
     void *arguments[] = {&copied};
-    if (scan->tasks > 0 && rl_s6_back_describe(context, args, &copied.copies))
-        return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, scan->z.data && args->dy.data),
+    if (scan->tasks > 0 && rl_s6_back_describe(context, args, &copied.copies)) {
+        const bool gated = scan->z.data && args->dy.data;
+        return rl_cuda_launch_early(context, rl_s6_back_summary_neat_kernel(form, gated),
                                     rl_least(scan->tasks, MOST_BLOCKS), 1, threads,
-                                    rl_s6_back_summary_neat_shared(form), arguments, what);
+                                    rl_s6_back_summary_neat_shared(form, gated), arguments, what);
+    }
     return launch(context, args, rl_s6_back_summary_kernel(is_f64(args), scan->chunks > 1, form), scan->tasks,
                   threads, rl_s6_back_summary_shared(is_f64(args)), what);
 }
@@ -259,8 +261,10 @@ static rill_status launch_walks(rill_context *context, rl_s6_back_args *args)
                         "selective_scan_backward: launch of the carries");
     if (status == RILL_OK && args->again) status = launch_roles(context, args);
     if (status != RILL_OK) return status;
+    const int64_t tasks = args->pieces * scan->blocks, round = rl_cuda_state_of(context)->sms * RL_S6_BACK_BLOCKS;
+    /* What the roles leave is little as a rule: no more blocks than run at a time look for it. */
     return launch(context, args, rl_s6_back_walk_kernel(f64, (rl_s6_back_form)args->form),
-                  args->pieces * scan->blocks, threads, rl_s6_back_walk_shared(f64),
+                  args->again ? rl_least(tasks, round) : tasks, threads, rl_s6_back_walk_shared(f64),
                   "selective_scan_backward: launch");
 }
 

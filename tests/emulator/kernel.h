@@ -217,6 +217,16 @@ template <typename T> inline T atomicAdd(T *to, std::common_type_t<T> value)
         return before;
     }
 }
+/* One more, or 0 behind `most`. */
+inline unsigned atomicInc(unsigned *to, unsigned most)
+{
+    emulator::progress();
+    unsigned before = __atomic_load_n(to, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(to, &before, before >= most ? 0 : before + 1, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+        ;
+    return before;
+}
 template <typename T> inline T atomicOr(T *to, std::common_type_t<T> value)
 {
     emulator::progress();
