@@ -1,10 +1,12 @@
 /* The launcher of products: on units for products of tiles where the device has them, else by multiply-adds. */
 #include "product.h"
 
+#include <cudaTypedefs.h>
 #include <string.h>
 
 #include "counts.h"
 #include "product_args.h"
+#include "product_flow.h"
 #include "product_little.h"
 
 enum {
@@ -120,6 +122,34 @@ static rill_status launch_little(rill_context *context, const rl_product *produc
     return rl_cuda_little(context, &little, product->a.dtype == RILL_F64, "selective_layer: launch of a product");
 }
 
+/* 64 rows by 32 numbers of rows that follow each other evenly, as the copy engine brings them. */
+static bool describe(rill_context *context, const rl_product_rows *rows, int64_t count, int64_t lanes,
+                     CUtensorMap *map)
+{
+    if (!rows->data) return true;
+    const int64_t step = count == 1 ? 4 : rows->step;
+    if (!rows->wide || !rows->even || step <= 0 || lanes > INT32_MAX) return false;
+    const cuuint64_t sizes[] = {(cuuint64_t)lanes, (cuuint64_t)count, 1}, strides[] = {(cuuint64_t)step * 4, 16};
+    const cuuint32_t box[] = {RL_PARTS_CHUNK, RL_PARTS_TILE, 1}, each[] = {1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode =
+        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
+    return encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 3, rows->data, sizes, strides, box, each,
+                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/* Whether the copy engine can bring the rows, and the weights have room beside them. */
+static bool flows(rill_context *context, rl_product_flow_args *args, rl_parts_way way, rl_product_kernel_of *kernel)
+{
+    const rl_product_args *p = &args->product;
+    if (!rl_cuda_state_of(context)->encode_tiles || p->inner == 0 || p->rows > INT32_MAX / 2) return false;
+    if (p->columns <= RL_PARTS_SLIM || p->columns % 4 != 0) return false;
+    if (!p->out.wide || p->out.dtype == RILL_F64 || p->a.dtype != RILL_F32) return false;
+    return rl_product_flow_kernel(way, p->inner, p->columns, kernel) &&
+           describe(context, &p->a, p->rows, p->inner, &args->a) &&
+           describe(context, &p->add, p->rows, p->columns, &args->add);
+}
+
 rill_status rl_cuda_product(rill_context *context, const rl_product *product)
 {
     const rill_tensor *a = &product->a, *out = &product->out;
@@ -147,13 +177,18 @@ rill_status rl_cuda_product(rill_context *context, const rl_product *product)
         return rl_cuda_launch_early(context, rl_product_kernel(p.a.dtype, false), p.column_blocks * p.row_blocks, 1,
                                     RL_PRODUCT_THREADS, 0, arguments, "selective_layer: launch of a product");
     }
-    const rl_product_kernel_of kernel = rl_product_parts_kernel(way_of(product), p.inner, p.columns);
+    rl_product_flow_args flow = {.product = p};
+    rl_product_kernel_of kernel;
+    const bool streams = flows(context, &flow, way_of(product), &kernel);
+    if (!streams) kernel = rl_product_parts_kernel(way_of(product), p.inner, p.columns);
     p.column_blocks = rl_quotient_up(p.columns, kernel.columns);
     p.row_blocks = rl_quotient_up(p.rows, kernel.rows);
     const int64_t sms = rl_cuda_state_of(context)->sms; /* a block each, which keeps its columns */
     p.blocks = p.column_blocks * rl_least(p.row_blocks, rl_most(1, sms / p.column_blocks));
     const int64_t blocks = p.blocks + rl_least(A_BLOCKS, p.A ? rl_most(0, sms - p.blocks) : 0);
     p.A_block = blocks > p.blocks ? p.blocks : 0; /* by blocks of its own, where they have room */
+    flow.product = p;
+    if (streams) arguments[0] = &flow;
     return rl_cuda_launch_early(context, kernel.address, blocks, 1, kernel.threads, (size_t)kernel.shared, arguments,
                                 "selective_layer: launch of a product");
 }
@@ -244,6 +279,13 @@ cudaError_t rl_cuda_prepare_product(rl_cuda_state *state)
         const rl_product_kernel_of kernel =
             rl_product_parts_kernel((rl_parts_way)(k / 2), INT32_MAX, RL_PARTS_SLIM + k % 2);
         error = rl_cuda_allow(state, kernel.address, (size_t)kernel.shared);
+    }
+    for (int k = 0; k < 4 && error == cudaSuccess; k++) {
+        rl_product_kernel_of kernel;
+        const rl_parts_way way = k < 2 ? RL_PARTS_EXACT : RL_PARTS_ROUGH_BF16;
+        const int64_t columns = k % 2 ? 128 : k < 2 ? 144 : 256;
+        if (rl_product_flow_kernel(way, 1, columns, &kernel))
+            error = rl_cuda_allow(state, kernel.address, state->most_shared);
     }
     for (int k = 0; k < 12 && error == cudaSuccess; k++) {
         const rl_product_kernel_of kernel =

@@ -16,10 +16,10 @@
  *
  * The units cut off what they add.  So of float32 a chunk of 32 of k begins at zero, adds the small products first,
  * and is then added to the sum with rounding; chunks follow each other in order.  k is in another order within a
- * chunk, of a and b alike: thread q of four has twice four neighbours (of 16 bits, eight), of which the first two go
- * where the units' first columns are.
+ * chunk, of a and b alike: thread q of four has eight neighbours, of which the first two go where the units' first
+ * columns are.
  *
- *     k = 16 s + 4 q + 2 h + e   (8 q + 4 s + 2 h + e)   is column   2 q + 8 h + e   of the chunk's product s
+ *     k = 8 q + 4 s + 2 h + e   is column   2 q + 8 h + e   of the chunk's product s
  *
  * An infinity has no parts.  Whatever comes out not finite is summed again by multiply-adds.
  */
@@ -71,14 +71,6 @@ struct Way {
     static_assert(SLOTS >= 4, "halves of the slots are filled in turn");
 };
 
-/* Neighbours along k that a thread has: 16 bytes; and where its i-th k is in a chunk, for the first of four threads.
- */
-template <typename T> constexpr int RUN = UNIT / (int)sizeof(T);
-template <typename T> __device__ constexpr int place_of(int i)
-{
-    return i % RUN<T> + i / RUN<T> * (4 * RUN<T>);
-}
-
 template <int COUNT> __device__ inline void split(float low, float high, uint32_t (&part)[COUNT])
 {
 #pragma unroll
@@ -114,11 +106,61 @@ __device__ inline int64_t offset_of(const rl_product_args &p, const rl_product_r
     return batch * rows.batch + (row - batch * p.length) * rows.step;
 }
 
+/* What a thread has of a chunk: of each of its two rows, neighbours that four threads share. */
+constexpr int COUNT = 2 * MINE;
+__device__ constexpr int index_of(int half, int i)
+{
+    return half * MINE + i;
+}
+
+template <typename T> __device__ inline Scale scale_row(const T (&value)[COUNT], int half)
+{
+    float most = 0;
+#pragma unroll
+    for (int i = 0; i < MINE; i++) most = fmaxf(most, fabsf(widen(value[index_of(half, i)])));
+    most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+    return scale_of(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
+}
+
+/*
+ * The units' words of a chunk: of product s and part i of[s PARTS + i]; and what the products of each half are to be
+ * multiplied with.
+ */
+template <typename Way>
+__device__ inline void split_rows(const typename Way::T (&value)[COUNT], uint32_t (&of)[2 * Way::A_PARTS][4],
+                                  float (&down)[2])
+{
+    using T = typename Way::T;
+    constexpr int PARTS = Way::A_PARTS;
+    Scale scale[2] = {};
+#pragma unroll
+    for (int row = 0; Way::SCALES && row < 2; row++) {
+        scale[row] = scale_row(value, row);
+        down[row] = scale[row].down;
+    }
+#pragma unroll
+    for (int word = 0; word < 8; word++) {
+        const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
+        const T low = value[index_of(row, k)], high = value[index_of(row, k + 1)];
+        if constexpr (sizeof(T) == 2) {
+            of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
+        } else {
+            uint32_t part[PARTS];
+            if constexpr (Way::SCALES)
+                split_halves(widen(low) * scale[row].up, widen(high) * scale[row].up, part);
+            else
+                split(widen(low), widen(high), part);
+#pragma unroll
+            for (int i = 0; i < PARTS; i++) of[s * PARTS + i][row + 2 * half] = part[i];
+        }
+    }
+}
+
 /* A thread's part of a: two rows, eight of k in a chunk. */
 template <typename Way> struct Feed {
     using T = typename Way::T;
-    static constexpr int STAGES = Way::STAGES, STAGE = Way::STAGE, COUNT = 2 * MINE;
-    static constexpr int PER_UNIT = RUN<T>;
+    static constexpr int STAGES = Way::STAGES, STAGE = Way::STAGE;
+    static constexpr int PER_UNIT = UNIT / (int)sizeof(T);
 
     struct alignas(UNIT) Line {
         T value[PER_UNIT];
@@ -130,11 +172,6 @@ template <typename Way> struct Feed {
     const T *at[2];             /* the rows */
     int own;                    /* where the first stage is */
     int lane, warp, put, taken; /* put, taken: stages */
-
-    __device__ static constexpr int index_of(int half, int i)
-    {
-        return half * MINE + i;
-    }
 
     __device__ explicit Feed(const rl_product_args &p)
         : p(p), chunks((int)((p.inner + CHUNK - 1) / CHUNK)), put(0), taken(0)
@@ -172,7 +209,7 @@ template <typename Way> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int i = 0; i < MINE; i += PER_UNIT)
-                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + place_of<T>(i), UNIT);
+                copy_async_16(to + index_of(half, i) / PER_UNIT * UNITS, at[half] + k + i, UNIT);
     }
 
     /* The same of a last chunk, which is filled up with zeros; of four numbers that are partly there each by itself.
@@ -183,8 +220,8 @@ template <typename Way> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int i = 0; i < MINE; i += PER_UNIT) {
-                const int left = (int)min(max(p.inner - k - place_of<T>(i), (int64_t)0), (int64_t)PER_UNIT);
-                const T *const from = at[half] + (left ? k + place_of<T>(i) : 0);
+                const int left = (int)min(max(p.inner - k - i, (int64_t)0), (int64_t)PER_UNIT);
+                const T *const from = at[half] + (left ? k + i : 0);
                 unsigned char *const unit = to + index_of(half, i) / PER_UNIT * UNITS;
                 if (left == 0 || left == PER_UNIT) {
                     copy_async_16(unit, from, left * (int)sizeof(T));
@@ -198,7 +235,7 @@ template <typename Way> struct Feed {
     /* Brings the next chunk on its way, if there is one. */
     __device__ void fetch()
     {
-        const int64_t k = (int64_t)chunk * CHUNK + lane % 4 * PER_UNIT;
+        const int64_t k = (int64_t)chunk * CHUNK + lane % 4 * MINE;
         unsigned char *to = dynamic_shared + own + put * STAGE;
         put = put + 1 == STAGES ? 0 : put + 1;
         if (left > 0) {
@@ -228,28 +265,15 @@ template <typename Way> struct Feed {
         for (int half = 0; half < 2; half++)
 #pragma unroll 1
             for (int i = 0; i < MINE; i++) {
-                const int64_t mine = k + place_of<T>(i);
+                const int64_t mine = k + i;
                 const int index = index_of(half, i);
                 *(T *)(to + index / PER_UNIT * UNITS + index % PER_UNIT * sizeof(T)) =
                     mine < p.inner ? at[half][mine * p.a.lane] : T{};
             }
     }
 
-    /* Of the chunk's part of a row, which four threads have. */
-    __device__ static Scale scale_row(const T (&value)[COUNT], int half)
-    {
-        float most = 0;
-#pragma unroll
-        for (int i = 0; i < MINE; i++) most = fmaxf(most, fabsf(widen(value[index_of(half, i)])));
-        most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        return scale_of(fmaxf(most, __shfl_xor_sync(~0u, most, 2)));
-    }
-
-    /*
-     * The units' words of the chunk that was fetched first: of product s and part i of[s COUNT + i]; and what the
-     * products of each half are to be multiplied with.
-     */
-    template <int PARTS> __device__ void take(uint32_t (&of)[2 * PARTS][4], float (&down)[2])
+    /* The units' words of the chunk that was fetched first. */
+    __device__ void take(uint32_t (&of)[2 * Way::A_PARTS][4], float (&down)[2])
     {
         T value[COUNT];
         wait_copies<STAGES - 1>();
@@ -261,28 +285,7 @@ template <typename Way> struct Feed {
 #pragma unroll
             for (int j = 0; j < PER_UNIT; j++) value[i + j] = line.value[j];
         }
-        Scale scale[2] = {};
-#pragma unroll
-        for (int row = 0; Way::SCALES && row < 2; row++) {
-            scale[row] = scale_row(value, row);
-            down[row] = scale[row].down;
-        }
-#pragma unroll
-        for (int word = 0; word < 8; word++) {
-            const int s = word / 4, half = word / 2 % 2, row = word % 2, k = 4 * s + 2 * half;
-            const T low = value[index_of(row, k)], high = value[index_of(row, k + 1)];
-            if constexpr (sizeof(T) == 2) {
-                of[s][row + 2 * half] = low.bits | (uint32_t)high.bits << 16;
-            } else {
-                uint32_t part[PARTS];
-                if constexpr (Way::SCALES)
-                    split_halves(widen(low) * scale[row].up, widen(high) * scale[row].up, part);
-                else
-                    split(widen(low), widen(high), part);
-#pragma unroll
-                for (int i = 0; i < PARTS; i++) of[s * PARTS + i][row + 2 * half] = part[i];
-            }
-        }
+        split_rows<Way>(value, of, down);
     }
 };
 

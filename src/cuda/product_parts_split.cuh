@@ -37,22 +37,19 @@ __device__ __attribute__((noinline)) inline float load_one(const void *data, int
 }
 
 /* What belongs together along k of one of b's columns. */
-template <typename T>
 __device__ inline void fetch_b(const rl_product_args &p, float (&value)[MINE], int64_t column, int64_t k)
 {
     const bool there = column < p.columns;
     const rl_product_weight &weight = weight_of(p, column);
     const int64_t row = column * weight.row;
-    if (weight.wide && there && k + place_of<T>(MINE - 1) < p.inner) {
+    if (weight.wide && there && k + MINE - 1 < p.inner) {
 #pragma unroll
-        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + place_of<T>(i), &value[i]);
+        for (int i = 0; i < MINE; i += 4) load_four(weight.data, weight.dtype, row + k + i, &value[i]);
         return;
     }
 #pragma unroll
     for (int i = 0; i < MINE; i++)
-        value[i] = there && k + place_of<T>(i) < p.inner
-                       ? load_one(weight.data, weight.dtype, row + (k + place_of<T>(i)) * weight.lane)
-                       : 0.0f;
+        value[i] = there && k + i < p.inner ? load_one(weight.data, weight.dtype, row + (k + i) * weight.lane) : 0.0f;
 }
 
 /*
@@ -78,8 +75,7 @@ template <typename Way> struct Split {
             const int n = line_of(item);
             if (n >= Way::COLUMNS) continue;
             const int column = n / 16 * 16 + n % 8 / 2 * 4 + n / 8 % 2 * 2 + n % 2;
-            fetch_b<typename Way::T>(p, value[item], column0 + column,
-                                     chunk * CHUNK + threadIdx.x % 4 * RUN<typename Way::T>);
+            fetch_b(p, value[item], column0 + column, chunk * CHUNK + threadIdx.x % 4 * MINE);
         }
     }
 
@@ -136,3 +132,38 @@ template <typename Way> struct Split {
         }
     }
 };
+
+/* The scales of columns, from so many chunks. */
+template <typename Way, int TOGETHER>
+__device__ inline void find_scales(const rl_product_args &p, int64_t column0, int chunks)
+{
+    float most[Split<Way>::ITEMS] = {};
+    for (int first = 0; first < chunks; first += TOGETHER) {
+        Split<Way> split[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < chunks) split[i].fetch(p, column0, first + i);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < chunks) split[i].measure(most);
+    }
+    Split<Way>::put_scales(most);
+    __syncwarp(); /* the scales of the warp's own lines, but for their way back, are there */
+}
+
+/* Brings the first `count` of b's chunks into slots of their own. */
+template <typename Way>
+__device__ inline void fill_planes(const rl_product_args &p, int64_t column0, int chunks, int count)
+{
+    constexpr int TOGETHER = Way::SCALES ? 3 : 4; /* on their way at a time */
+    if constexpr (Way::SCALES) find_scales<Way, TOGETHER>(p, column0, chunks);
+    for (int first = 0; first < count; first += TOGETHER) {
+        Split<Way> split[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < count) split[i].fetch(p, column0, first + i);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < count) split[i].put(first + i);
+    }
+}
