@@ -1,18 +1,19 @@
 /*
  * A block of linear attention in float32 that goes through a head (linear_attention_floats_heads.h):
  *
- *     answerers   a warpgroup: a thread has rows of steps (machine/wgmma.cuh) of P = A Bᵀ · D and of the answer
- *     keepers     a warpgroup: the state [64 lanes of b, 32 of c] in registers, and what is to be made of the tiles
- *     a loader    tiles of the chunks ahead, and the products of their gates
+ *     answerers   two warpgroups, which take every second chunk: P = A Bᵀ · D and the answer
+ *     keepers     a warpgroup: the state [64 lanes of b, 32 of c] in registers
+ *     splitters   a warpgroup that makes parts of b and c a chunk ahead
+ *     a loader    tiles of the chunks to come, and the products of their gates
  *     a finisher  a warp that adds up what the gates' gradients are made of
  *
  *     answer = A S · decay + P C                S = S · b_64 + Bᵀ (weight · C)
  *
- * A number is the sum of two of tf32, of which a unit cuts the first from the number as it lies.  So a tile as it was
- * loaded is its own first part, and the second, which lies in a tile of its own, is made once.  What is contracted
- * over steps wants C with steps along lines: its first part is a tile too.
+ * A number is the sum of three of bfloat16, which are cut from it one after the other, so that none of its bits is
+ * lost.  Six of the nine products of two such numbers are added; the others are 2^-24 of theirs.
  *
- * Steps there are in the order in which sums of P have them: of eight, position p is step 2 p, p + 4 is 2 p + 1.
+ * Lanes of a and b, and so the rows of the state, lie in the order in which threads find lanes of a tile: of eight,
+ * position 2 p is lane p, and 2 p + 1 is p + 4.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_CUH
@@ -22,6 +23,7 @@
 #include <machine/early.cuh>
 #include <machine/held.cuh>
 #include <machine/kernel.cuh>
+#include <machine/mma.cuh>
 #include <machine/wgmma.cuh>
 
 #include "linear_attention_floats_chunk.cuh"
@@ -32,9 +34,10 @@ namespace attention_heads
 
 using namespace attention_floats;
 
-constexpr int WIDE = RL_FLOATS_MOST_WIDE, LANES = RL_HEADS_LANES, GROUP = 128, HALF = 64;
-constexpr int LINE = 128, PANEL = STEPS * LINE, TURNED = LANES * LINE; /* bytes; a panel has 32 lanes, or steps */
-constexpr int STAGES = 3, EIGHTS = WIDE / 8;
+constexpr int WIDE = RL_FLOATS_MOST_WIDE, LANES = RL_HEADS_LANES, GROUP = 128;
+constexpr int LINE = 128, PANEL = STEPS * LINE; /* bytes; a panel has 32 lanes */
+constexpr int STAGES = 2, RECORDS = 4, EIGHTS = WIDE / 8, TURN = 16, PARTS = 3;
+constexpr int PART = STEPS * WIDE * 2, SHORT_LINE = LANES * 2, SHORT_PART = STEPS * SHORT_LINE; /* of b; of c */
 
 /*
  * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by
@@ -52,15 +55,14 @@ struct alignas(16) Record {
 };
 
 /*
- * By what they tell; each has one phase a chunk, or a round of stages.  Who waits for a phase has to know that the
- * one before it is over: a signal that a group awaits every second chunk only has two places, one of which is the
- * group's.
+ * By what they tell; each has two places, for every second chunk, and one phase a chunk.  Who waits for a phase has
+ * to know that the one before it is over, which would not be so with a single place and groups that take turns.
  */
 struct Signals {
-    uint64_t full[STAGES], empty[STAGES];   /* tiles have come; all of them was used */
-    uint64_t split[2], turned[2], state[2]; /* b's second part is made; c; the state of a chunk */
-    uint64_t asked[2], answered, read;      /* they were used: b's, c, the state */
-    uint64_t summed, taken[2];              /* sums for the gates are there; they were taken */
+    uint64_t full[STAGES], empty[STAGES]; /* tiles have come; they were used */
+    uint64_t split[2], used[2];           /* parts are made; they were used */
+    uint64_t state[2], read[2];           /* the state of a chunk is there; it was used */
+    uint64_t summed[2], taken[2];         /* sums for the gates are there; they were taken */
 };
 
 /* What all of a warp have, so that the compiler knows it. */
@@ -77,9 +79,23 @@ struct Side {
     bool wide;
 };
 
-__device__ __forceinline__ float small_part(float number)
+/* What a cut after bfloat16's bits leaves. */
+__device__ __forceinline__ float rest(float number)
 {
-    return number - __uint_as_float(__float_as_uint(number) & 0xffffe000u);
+    return number - __uint_as_float(__float_as_uint(number) & 0xffff0000u);
+}
+/* Two numbers' bfloat16 parts, lower half first. */
+__device__ __forceinline__ uint32_t cut(float even, float odd)
+{
+    return __byte_perm(__float_as_uint(even), __float_as_uint(odd), 0x7632);
+}
+/* All parts of two; what is left of both says whether they are finite, times 0. */
+__device__ __forceinline__ void cut(float even, float odd, uint32_t &high, uint32_t &middle, uint32_t &low)
+{
+    const float rests[2] = {rest(even), rest(odd)};
+    high = cut(even, odd);
+    middle = cut(rests[0], rests[1]);
+    low = cut(rest(rests[0]), rest(rests[1]));
 }
 __device__ __forceinline__ void clean(float &number)
 {
@@ -95,52 +111,57 @@ __device__ __forceinline__ char *piece_at(char *tile, int row, int piece)
 {
     return tile + row * LINE + ((piece ^ (row & 7)) * 16);
 }
-
-/* A tile, and one of its eights of lanes. */
-__device__ __forceinline__ uint64_t tile_at(const char *tile)
+/* The same with lines of 64 bytes. */
+__device__ __forceinline__ char *short_piece_at(char *tile, int row, int piece)
 {
-    return tile_descriptor(tile, 0, 8 * LINE, SWIZZLE_128);
+    return tile + row * SHORT_LINE + ((piece ^ (row / 2 & 3)) * 16);
 }
-__device__ __forceinline__ uint64_t eight_of(uint64_t tile, int eight, int panel)
+/* The lane at a position. */
+__device__ __forceinline__ int lane_at(int position)
 {
-    return tile + (uint64_t)((eight / 4 * panel + eight % 4 * 32) / 16);
+    return (position & ~7) + position % 2 * 4 + position / 2 % 4;
 }
 
-template <int COUNT = EIGHTS> struct Operand {
-    uint32_t big[COUNT][4], small[COUNT][4];
+/* The parts of a tile as products read them. */
+enum Lines {
+    LONG,  /* of 64 lanes, which are contracted */
+    SHORT, /* of 32 lanes, which are contracted */
+    ACROSS /* of 32 lanes; the lines are contracted */
+};
+template <Lines LINES> __device__ __forceinline__ uint64_t part_of(const char *parts, int part, int turn)
+{
+    if (LINES == LONG)
+        return tile_descriptor(parts + part * PART, 0, 8 * LINE, SWIZZLE_128) + (uint64_t)(turn * (TURN * 2 / 16));
+    const uint64_t tile = tile_descriptor(parts + part * SHORT_PART, 8 * SHORT_LINE, 8 * SHORT_LINE, SWIZZLE_64);
+    return tile + (uint64_t)(LINES == SHORT ? turn * (TURN * 2 / 16) : turn * (TURN * SHORT_LINE / 16));
+}
 
-    __device__ __forceinline__ void set(int n, float a, float b, float c, float d)
+template <int COUNT = WIDE / TURN> struct Operand {
+    uint32_t part[PARTS][COUNT][4];
+
+    __device__ __forceinline__ void set(int n, int i, float even, float odd)
     {
-        split_left(a, big[n][0], small[n][0]);
-        split_left(b, big[n][1], small[n][1]);
-        split_left(c, big[n][2], small[n][2]);
-        split_left(d, big[n][3], small[n][3]);
+        cut(even, odd, part[0][n][i], part[1][n][i], part[2][n][i]);
     }
     __device__ __forceinline__ void stay()
     {
-        hold(big);
-        hold(small);
+        for (int i = 0; i < PARTS; i++) hold(part[i]);
     }
 };
 
 /* sum = A times a tile of N columns; small products first, for their sums are cut. */
-template <int N, int COUNT>
-__device__ __forceinline__ void multiply(float (&sum)[N / 2], const Operand<COUNT> &a, const char *big,
-                                         const char *small)
+template <int N, Lines LINES, int COUNT>
+__device__ __forceinline__ void multiply(float (&sum)[N / 2], const Operand<COUNT> &a, const char *parts)
 {
-    constexpr int EACH = N * LINE;
-    const uint64_t first = tile_at(big), second = tile_at(small);
+    constexpr int LEFT[6] = {2, 0, 1, 1, 0, 0}, RIGHT[6] = {0, 2, 1, 0, 1, 0};
     hold(sum);
     products_fence();
 #pragma unroll
-    for (int n = 0; n < COUNT; n++)
-        product_of_registers<TF32, N, false>(sum, a.small[n], eight_of(first, n, EACH), n > 0);
+    for (int k = 0; k < 6; k++)
 #pragma unroll
-    for (int n = 0; n < COUNT; n++)
-        product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(second, n, EACH), true);
-#pragma unroll
-    for (int n = 0; n < COUNT; n++)
-        product_of_registers<TF32, N, false>(sum, a.big[n], eight_of(first, n, EACH), true);
+        for (int n = 0; n < COUNT; n++)
+            product_of_registers<BF16, N, LINES == ACROSS>(sum, a.part[LEFT[k]][n],
+                                                           part_of<LINES>(parts, RIGHT[k], n), k + n > 0);
     products_commit();
 }
 
@@ -160,14 +181,13 @@ constexpr int RECORD_BYTES = ((int)sizeof(Record) + 1023) / 1024 * 1024;
 /* Shared memory, in bytes from its begin. */
 template <int WHAT> struct Room {
     static constexpr bool LATER = WHAT == RL_HEADS_DV || WHAT == RL_HEADS_DK; /* goes back in time */
-    static constexpr int TURNS = WHAT == RL_HEADS_DK ? 2 : STAGES;            /* chunks that there is room for */
     static constexpr bool PAIRS = WHAT == RL_HEADS_DQ || WHAT == RL_HEADS_DK; /* what the gates' gradients need */
-    static constexpr int B = 2 * PANEL, C = 4 * PANEL, E = 5 * PANEL, RECORD = PAIRS ? 6 * PANEL : 5 * PANEL;
-    static constexpr int STAGE = RECORD + RECORD_BYTES, B_SMALL = TURNS * STAGE; /* of two chunks */
-    static constexpr int C_BIG = B_SMALL + 4 * PANEL, C_SMALL = C_BIG + 2 * TURNED;
-    static constexpr int S_BIG = C_SMALL + 2 * TURNED, S_SMALL = S_BIG + 2 * TURNED;
-    static constexpr int C_PLAIN = S_SMALL + 2 * TURNED; /* the second part of c as it lies */
-    static constexpr int SUMS = C_PLAIN + (WHAT == RL_HEADS_DK ? PANEL : 0);
+    static constexpr int STATES = PAIRS ? 1 : 2;                              /* that there is room for */
+    static constexpr int B = 2 * PANEL, C = 4 * PANEL, E = 5 * PANEL, STAGE = PAIRS ? 6 * PANEL : 5 * PANEL;
+    static constexpr int B_PARTS = STAGES * STAGE; /* of two chunks */
+    static constexpr int C_PARTS = B_PARTS + 2 * PARTS * PART, WEIGHED = C_PARTS + 2 * PARTS * SHORT_PART;
+    static constexpr int STATE = WEIGHED + 2 * PARTS * SHORT_PART, RECORD = STATE + STATES * PARTS * SHORT_PART;
+    static constexpr int SUMS = RECORD + RECORDS * (int)sizeof(Record);
     static constexpr int SIGNALS = SUMS + (WHAT == RL_HEADS_DK ? 2 * (int)sizeof(Sums) : 0);
     static constexpr int BYTES = SIGNALS + (int)sizeof(Signals);
     static_assert(BYTES <= 227 << 10, "what a block may have");
@@ -200,15 +220,27 @@ template <int WHAT> struct Head {
     }
     __device__ __forceinline__ char *stage(int turn) const
     {
-        return shared + turn % Room::TURNS * Room::STAGE;
+        return shared + turn % STAGES * Room::STAGE;
     }
-    __device__ __forceinline__ char *second_of_b(int turn) const
+    __device__ __forceinline__ char *parts_of_b(int turn) const
     {
-        return shared + Room::B_SMALL + turn % 2 * (2 * PANEL);
+        return shared + Room::B_PARTS + turn % 2 * (PARTS * PART);
+    }
+    __device__ __forceinline__ char *parts_of_c(int turn) const
+    {
+        return shared + Room::C_PARTS + turn % 2 * (PARTS * SHORT_PART);
+    }
+    __device__ __forceinline__ char *weighed(int turn) const
+    {
+        return shared + Room::WEIGHED + turn % 2 * (PARTS * SHORT_PART);
+    }
+    __device__ __forceinline__ char *state(int turn) const
+    {
+        return shared + Room::STATE + turn % Room::STATES * (PARTS * SHORT_PART);
     }
     __device__ __forceinline__ const Record &record(int turn) const
     {
-        return *(const Record *)(stage(turn) + Room::RECORD);
+        return ((const Record *)(shared + Room::RECORD))[turn % RECORDS];
     }
     __device__ __forceinline__ Sums &sums(int turn) const
     {
@@ -251,19 +283,9 @@ template <int WHAT> struct Head {
         if (thread % 32 == 0) barrier_arrive(&signal);
         __syncwarp();
     }
-    /* Of a signal that has two places, for every second chunk each. */
-    __device__ __forceinline__ void await_second(uint64_t (&signal)[2], int turn) const
+    __device__ __forceinline__ void await(uint64_t (&signal)[2], int turn) const
     {
         if (turn >= 0) barrier_wait(&signal[turn % 2], (uint32_t)(turn / 2) & 1);
-    }
-    /* Room for the chunk's sums. */
-    __device__ __forceinline__ void await_sums(int turn) const
-    {
-        await_second(signals().taken, turn - 2);
-    }
-    __device__ __forceinline__ void await_stage(int turn) const
-    {
-        barrier_wait(&signals().full[turn % Room::TURNS], (uint32_t)(turn / Room::TURNS) & 1);
     }
 };
 

@@ -1,4 +1,4 @@
-/* The warpgroup of a head's block that has the answer. */
+/* The warpgroups of a head's block that have the answers. */
 #ifndef RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_ANSWERERS_CUH
 #define RL_CUDA_LINEAR_ATTENTION_FLOATS_HEADS_ANSWERERS_CUH
 
@@ -7,7 +7,7 @@
 namespace attention_heads
 {
 
-/* The warpgroup that has the answer. */
+/* One of them. */
 template <int WHAT> struct Answerers : Head<WHAT> {
     typedef Head<WHAT> Base;
     using Base::args;
@@ -29,33 +29,52 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         return warp * STRIP + group_of_lane() + half * 8;
     }
-    /* A tile's rows, COUNT eights of lanes; what is not finite becomes 0. */
-    template <int COUNT> __device__ __forceinline__ void load_rows(Operand<COUNT> &a, char *from)
+    /* A tile's rows; what is not finite becomes 0. */
+    __device__ __forceinline__ void load_rows(Operand<> &a, char *from)
     {
         const int own = thread % 32, at = warp * STRIP + own % 16;
         char *const pieces[4] = {piece_at(from, at, own / 16), piece_at(from, at, 2 + own / 16),
                                  piece_at(from, at, 4 + own / 16), piece_at(from, at, 6 + own / 16)};
-        uint32_t raw[COUNT][4];
+        uint32_t raw[EIGHTS][4];
         float each[4] = {0, 0, 0, 0};
 #pragma unroll
-        for (int n = 0; n < COUNT; n++) matrices_load<4, false>(raw[n], pieces[n % 4] + n / 4 * PANEL);
+        for (int n = 0; n < EIGHTS; n++) matrices_load<4, false>(raw[n], pieces[n % 4] + n / 4 * PANEL);
 #pragma unroll
-        for (int n = 0; n < COUNT; n++)
+        for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) each[i] = fmaf(__uint_as_float(raw[n][i]), 0.0f, each[i]);
         const float finite = each[0] + each[1] + each[2] + each[3];
         if (__any_sync(ALL, finite != 0)) {
             special = true;
 #pragma unroll
-            for (int n = 0; n < COUNT; n++)
+            for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     if (!is_finite(__uint_as_float(raw[n][i]))) raw[n][i] = 0;
         }
 #pragma unroll
-        for (int n = 0; n < COUNT; n++)
-            a.set(n, __uint_as_float(raw[n][0]), __uint_as_float(raw[n][1]), __uint_as_float(raw[n][2]),
-                  __uint_as_float(raw[n][3]));
+        for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                a.set(n / 2, n % 2 * 2 + i, __uint_as_float(raw[n][i]), __uint_as_float(raw[n][i + 2]));
+    }
+    /* The further tile's, lanes in their order. */
+    __device__ __forceinline__ void load_further(Operand<LANES / TURN> &a, int turn) const
+    {
+#pragma unroll
+        for (int n = 0; n < LANES / TURN; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                float2 own = further(turn, row(i % 2), n * 2 + i / 2);
+                clean(own.x), clean(own.y);
+                a.set(n, i, own.x, own.y);
+            }
+    }
+    /* A thread's two of eight lanes. */
+    __device__ __forceinline__ float2 further(int turn, int row, int eight) const
+    {
+        const char *const at = piece_at(stage(turn) + Room::E, row, eight * 2 + pair_of_lane() / 2);
+        return ((const float2 *)at)[pair_of_lane() % 2];
     }
     /* P with its decays. */
     __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
@@ -106,9 +125,11 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         if (!this->record(turn).fades) return;
 #pragma unroll
-        for (int n = 0; n < EIGHTS; n++)
+        for (int n = 0; n < WIDE / TURN; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) all = all || is_large(__uint_as_float(a.big[n][i]), MODERATE_INPUT);
+            for (int i = 0; i < 4; i++)
+                all = all || is_large(__uint_as_float(a.part[0][n][i] << 16), MODERATE_INPUT) ||
+                      is_large(__uint_as_float(a.part[0][n][i] & 0xffff0000u), MODERATE_INPUT);
     }
     /* Each row's product with its row of the further tile. */
     __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&Y)[LANES / 2], int turn)
@@ -118,8 +139,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
             total[half] = 0;
 #pragma unroll
             for (int n = 0; n < LANES / 8; n++) {
-                const char *const at = piece_at(stage(turn) + Room::E, row(half), n * 2 + pair_of_lane() / 2);
-                float2 own = ((const float2 *)at)[pair_of_lane() % 2];
+                float2 own = further(turn, row(half), n);
                 clean(own.x), clean(own.y);
                 total[half] = fmaf(Y[n * 4 + half * 2], own.x, total[half]);
                 total[half] = fmaf(Y[n * 4 + half * 2 + 1], own.y, total[half]);
@@ -156,9 +176,9 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         float N[WIDE / 2];
         {
-            Operand<LANES / 8> a;
-            load_rows(a, stage(turn) + Room::E);
-            multiply<WIDE>(N, a, stage(turn) + Room::C, shared + Room::C_PLAIN);
+            Operand<LANES / TURN> a;
+            load_further(a, turn);
+            multiply<WIDE, SHORT>(N, a, this->parts_of_c(turn));
             products_wait<0>();
             a.stay();
             hold(N);
@@ -190,15 +210,16 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     /* P of a chunk, under way. */
     __device__ __forceinline__ void ask(float (&P)[WIDE / 2], Operand<> &a, int turn)
     {
-        this->await_stage(turn);
+        this->await(signals().full, turn);
         load_rows(a, stage(turn));
-        this->await_second(signals().split, turn);
-        multiply<WIDE>(P, a, stage(turn) + Room::B, this->second_of_b(turn));
+        if (!Room::PAIRS) this->arrive(signals().empty[turn % STAGES]);
+        this->await(signals().split, turn);
+        multiply<WIDE, LONG>(P, a, this->parts_of_b(turn));
     }
     __device__ __forceinline__ void read_state(float (&Y)[LANES / 2], const Operand<> &a, int turn)
     {
-        this->await_second(signals().state, turn);
-        multiply<LANES>(Y, a, shared + Room::S_BIG, shared + Room::S_SMALL);
+        this->await(signals().state, turn);
+        multiply<LANES, ACROSS>(Y, a, this->state(turn));
     }
     /* What the gates' gradients need of P, weighed, and of the answer that comes of the state alone. */
     __device__ __forceinline__ void leave_sums(const float (&P)[WIDE / 2], const float (&Y)[LANES / 2], int turn)
@@ -207,11 +228,10 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         const Record &r = this->record(turn);
         if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, r, turn);
         if constexpr (WHAT == RL_HEADS_DK) {
-            this->await_sums(turn);
+            this->await(signals().taken, turn - 2);
             dot_state(Y, r, turn);
-            this->await_second(signals().turned, turn);
             add_pairs(P, r, turn);
-            this->arrive(signals().summed);
+            this->arrive(signals().summed[turn % 2]);
         }
     }
     /* Every second chunk: the other group has those between. */
@@ -227,28 +247,28 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 read_state(Y, a, turn);
                 products_wait<1>();
                 hold(P);
-                this->arrive(signals().asked[turn % 2]);
                 weigh(P, r);
                 products_wait<0>();
                 a.stay();
                 hold(Y);
-                this->arrive(signals().read);
+                this->arrive(signals().read[turn % 2]);
                 judge(a, turn);
             }
             leave_sums(P, Y, turn);
             {
                 Operand<> a;
 #pragma unroll
-                for (int n = 0; n < EIGHTS; n++) a.set(n, P[n * 4], P[n * 4 + 2], P[n * 4 + 1], P[n * 4 + 3]);
-                this->await_second(signals().turned, turn);
-                multiply<LANES>(Z, a, shared + Room::C_BIG, shared + Room::C_SMALL);
+                for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+                    for (int i = 0; i < 2; i++) a.set(n / 2, n % 2 * 2 + i, P[n * 4 + i * 2], P[n * 4 + i * 2 + 1]);
+                multiply<LANES, ACROSS>(Z, a, this->parts_of_c(turn));
                 products_wait<0>();
                 a.stay();
                 hold(Z);
             }
-            this->arrive(signals().answered);
+            this->arrive(signals().used[turn % 2]);
             finish(Y, Z, r, turn);
-            this->arrive(signals().empty[turn % Room::TURNS]);
+            if (Room::PAIRS) this->arrive(signals().empty[turn % STAGES]);
             store(Y, turn);
         }
     }

@@ -11,7 +11,8 @@
 namespace attention_heads
 {
 
-constexpr int ANSWERER = 160, KEEPER = 144, MOVER = 4 * 128 - 2 * ANSWERER - KEEPER; /* registers of their threads */
+constexpr int ANSWERER = 136, KEEPER = 104, SPLITTER = 72, MOVER = 32; /* registers of their threads */
+static_assert(2 * ANSWERER + KEEPER + SPLITTER + MOVER == 5 * 96, "what the block has");
 
 template <int WHAT>
 __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid_constant__ rl_heads_args whole)
@@ -27,16 +28,12 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         const int thread = (int)threadIdx.x, group = same(thread / GROUP);
         let_later_start();
         if (thread == 0) {
-            for (int i = 0; i < STAGES; i++) barrier_init(&signals.full[i], 1), barrier_init(&signals.empty[i], 8);
-            uint64_t *const by_group[] = {&signals.answered, &signals.read, &signals.state[0], &signals.state[1]};
-            for (int i = 0; i < 4; i++) barrier_init(by_group[i], 4);
             for (int i = 0; i < 2; i++) {
-                barrier_init(&signals.split[i], 2);
-                barrier_init(&signals.turned[i], WHAT == RL_HEADS_DK ? 6 : 4);
-                barrier_init(&signals.asked[i], 4);
+                barrier_init(&signals.full[i], 1), barrier_init(&signals.empty[i], 8);
+                barrier_init(&signals.split[i], 4), barrier_init(&signals.used[i], 8);
+                barrier_init(&signals.state[i], 4), barrier_init(&signals.read[i], 4);
+                barrier_init(&signals.summed[i], 8), barrier_init(&signals.taken[i], 1);
             }
-            barrier_init(&signals.summed, 8);
-            for (uint64_t &taken : signals.taken) barrier_init(&taken, 1);
             barrier_publish();
         }
         __syncthreads(); /* the signals are there */
@@ -52,15 +49,18 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
             Keepers<WHAT> own(whole, shared, walk, lane, thread % GROUP);
             own.run();
             special = own.special, all = own.all;
+        } else if (group == 3) {
+            registers_lower<SPLITTER>();
+            Splitters<WHAT> own(whole, shared, walk, lane, thread % GROUP);
+            own.run();
+            special = own.special, all = own.all;
         } else {
             registers_lower<MOVER>();
             const int warp = same(thread / 32 % 4);
             if (warp == 0) {
                 if (thread % 32 == 0) Loader<WHAT>(whole, shared, walk, lane, 0).run();
                 __syncwarp(); /* the engine is told by registers that a warp's threads share */
-            } else if (warp > 1) {
-                special = Splitters<WHAT>(whole, shared, walk, lane, thread % HALF).run();
-            } else if (WHAT == RL_HEADS_DK) {
+            } else if (warp == 1 && WHAT == RL_HEADS_DK) {
                 Finisher<WHAT> finisher(whole, shared, walk, lane, thread % 32);
                 if (finisher.wants_gates()) finisher.run();
             }

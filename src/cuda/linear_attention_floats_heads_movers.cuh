@@ -30,7 +30,7 @@ template <int WHAT> struct Loader : Head<WHAT> {
         const int of_keys = head / (int)args.in.share;
         tile_load(to, whole.tiles[side],
                   HeadTileAt{from, (int)this->first(turn), is_of_keys(side) ? of_keys : head, row},
-                  &signals().full[turn % Room::TURNS]);
+                  &signals().full[turn % STAGES]);
     }
     /* Those against time lie behind all others. */
     __device__ __forceinline__ int64_t record_place(int turn) const
@@ -54,84 +54,124 @@ template <int WHAT> struct Loader : Head<WHAT> {
                                                 : RL_HEADS_Q;
         constexpr int E = WHAT == RL_HEADS_DQ ? RL_HEADS_Q : RL_HEADS_K;
         char *const to = stage(turn);
-        barrier_expect(&signals().full[turn % Room::TURNS], Room::RECORD + (uint32_t)sizeof(Record));
+        barrier_expect(&signals().full[turn % STAGES], Room::STAGE + (uint32_t)sizeof(Record));
         load(to, A, 0, turn, head, row);
         load(to + PANEL, A, LANES, turn, head, row);
         load(to + Room::B, B, 0, turn, head, row);
         load(to + Room::B + PANEL, B, LANES, turn, head, row);
         load(to + Room::C, C, lane, turn, head, row);
         if (Room::PAIRS) load(to + Room::E, E, lane, turn, head, row);
-        bytes_load(to + Room::RECORD, (const char *)args.records + this->record_place(turn) * RECORD_BYTES,
-                   (uint32_t)sizeof(Record), &signals().full[turn % Room::TURNS]);
+        bytes_load((void *)&this->record(turn), (const char *)args.records + this->record_place(turn) * RECORD_BYTES,
+                   (uint32_t)sizeof(Record), &signals().full[turn % STAGES]);
     }
     __device__ __forceinline__ void run() const
     {
         const int head = this->head(), row = (int)((unsigned)this->walk / (unsigned)args.in.heads);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            if (turn >= Room::TURNS)
-                barrier_wait(&signals().empty[turn % Room::TURNS], (uint32_t)(turn / Room::TURNS - 1) & 1);
+            this->await(signals().empty, turn - STAGES);
             fill(turn, head, row);
         }
     }
 };
 
-/* The second part of COUNT threads' tile as it lies; what is not finite becomes 0, and then the answer is true. */
-template <int BYTES, int COUNT> __device__ __forceinline__ bool split(char *tile, char *second, int thread)
-{
-    char *const from = tile + thread * 16, *const to = second + thread * 16;
-    float finite[4] = {0, 0, 0, 0};
-#pragma unroll 4
-    for (int at = 0; at < BYTES; at += COUNT * 16) {
-        const float4 own = *(const float4 *)(from + at);
-        const float4 small = {small_part(own.x), small_part(own.y), small_part(own.z), small_part(own.w)};
-        *(float4 *)(to + at) = small;
-        finite[0] = fmaf(small.x, 0.0f, finite[0]), finite[1] = fmaf(small.y, 0.0f, finite[1]);
-        finite[2] = fmaf(small.z, 0.0f, finite[2]), finite[3] = fmaf(small.w, 0.0f, finite[3]);
-    }
-    if (finite[0] + finite[1] + finite[2] + finite[3] == 0) return false;
-#pragma unroll 1
-    for (int at = 0; at < BYTES; at += COUNT * 16)
-#pragma unroll 1
-        for (int e = at; e < at + 16; e += 4) {
-            clean(*(float *)(from + e));
-            *(float *)(to + e) = small_part(*(float *)(from + e));
-        }
-    return true;
-}
-
-/* Two warps that make second parts of tiles as they lie. */
+/* The warpgroup that makes parts of b and c: a thread has half a step of each. */
 template <int WHAT> struct Splitters : Head<WHAT> {
     typedef Head<WHAT> Base;
     using Base::args;
-    using Base::Base;
     using Base::chunks;
-    using Base::shared;
     using Base::signals;
     using Base::stage;
     using Base::thread;
     typedef typename Base::Room Room;
+    const int row, half;
+    bool special, all;
 
-    /* Whether a number was not finite. */
-    __device__ __forceinline__ bool run() const
+    __device__ Splitters(const rl_heads_args &whole, char *shared, int walk, int lane, int thread)
+        : Base(whole, shared, walk, lane, thread), row(thread % STEPS), half(thread / STEPS), special(false),
+          all(false)
     {
-        bool special = false;
+    }
+    /* Eight neighbours of b, in their order, or of c; what is added is 0 if they are finite. */
+    template <bool ORDERED>
+    static __device__ __forceinline__ float split(const float4 &a, const float4 &b, char *to, int part, float finite)
+    {
+        const float even[4] = {a.x, ORDERED ? a.z : a.y, ORDERED ? b.x : a.z, ORDERED ? b.z : a.w};
+        const float odd[4] = {ORDERED ? a.y : b.x, ORDERED ? a.w : b.y, ORDERED ? b.y : b.z, b.w};
+        uint32_t word[PARTS][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float rests[2] = {rest(even[i]), rest(odd[i])};
+            word[0][i] = cut(even[i], odd[i]);
+            word[1][i] = cut(rests[0], rests[1]);
+            word[2][i] = cut(rest(rests[0]), rest(rests[1]));
+            finite = fmaf(rests[0], 0.0f, finite);
+            finite = fmaf(rests[1], 0.0f, finite);
+        }
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            *(uint4 *)(to + i * part) = uint4{word[i][0], word[i][1], word[i][2], word[i][3]};
+        return finite;
+    }
+    __device__ __forceinline__ float split_b(int turn) const
+    {
+        char *const from = stage(turn) + Room::B + half * PANEL, *const to = this->parts_of_b(turn);
+        float finite = 0;
+#pragma unroll
+        for (int unit = 0; unit < 4; unit++)
+            finite = split<false>(*(const float4 *)piece_at(from, row, 2 * unit),
+                                  *(const float4 *)piece_at(from, row, 2 * unit + 1),
+                                  piece_at(to, row, half * 4 + unit), PART, finite);
+        return finite;
+    }
+    __device__ __forceinline__ float split_c(int turn) const
+    {
+        const float w = this->record(turn).weight[row];
+        char *const from = stage(turn) + Room::C;
+        float finite = 0;
+#pragma unroll
+        for (int unit = half * 2; unit < half * 2 + 2; unit++) {
+            const float4 a = *(const float4 *)piece_at(from, row, 2 * unit),
+                         b = *(const float4 *)piece_at(from, row, 2 * unit + 1);
+            finite = split<true>(a, b, short_piece_at(this->parts_of_c(turn), row, unit), SHORT_PART, finite);
+            split<true>(float4{a.x * w, a.y * w, a.z * w, a.w * w}, float4{b.x * w, b.y * w, b.z * w, b.w * w},
+                        short_piece_at(this->weighed(turn), row, unit), SHORT_PART, 0);
+        }
+        return finite;
+    }
+    /* What is not finite becomes 0 among the thread's numbers. */
+    __device__ __forceinline__ void clean_own(int turn) const
+    {
+#pragma unroll 1
+        for (int i = 0; i < WIDE / 2; i++) {
+            clean(((float *)piece_at(stage(turn) + Room::B + half * PANEL, row, i / 4))[i % 4]);
+            if (i < LANES / 2) clean(((float *)piece_at(stage(turn) + Room::C, row, half * 4 + i / 4))[i % 4]);
+        }
+    }
+    __device__ __forceinline__ bool has_large(int turn) const
+    {
+        bool large = false;
+#pragma unroll 1
+        for (int i = thread; i < 3 * PANEL / 4; i += GROUP)
+            large = large || is_large(((const float *)(stage(turn) + Room::B))[i], MODERATE_INPUT);
+        return large;
+    }
+    __device__ __forceinline__ void run()
+    {
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            this->await_stage(turn);
-            this->await_second(signals().asked, turn - 2);
-            this->await_second(signals().turned, turn - 2); /* the keepers know of the split before */
-            special = split<2 * PANEL, HALF>(stage(turn) + Room::B, this->second_of_b(turn), thread) || special;
+            this->await(signals().full, turn);
+            this->await(signals().used, turn - 2);
+            if (split_b(turn) + split_c(turn) != 0) {
+                special = true;
+                clean_own(turn);
+                split_b(turn), split_c(turn);
+            }
             shared_publish();
             this->arrive(signals().split[turn % 2]);
-            if (WHAT != RL_HEADS_DK) continue;
-            if (turn > 0) barrier_wait(&signals().answered, (uint32_t)(turn - 1) & 1);
-            if (this->wants_gates())
-                special = split<PANEL, HALF>(stage(turn) + Room::C, shared + Room::C_PLAIN, thread) || special;
-            shared_publish();
-            this->arrive(signals().turned[turn % 2]);
+            if (this->record(turn).fades) all = all || has_large(turn);
+            this->arrive(signals().empty[turn % STAGES]);
         }
-        return special;
     }
 };
 
@@ -184,7 +224,7 @@ template <int WHAT> struct Finisher : Head<WHAT> {
     {
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            barrier_wait(&signals().summed, (uint32_t)turn & 1);
+            this->await(signals().summed, turn);
             finish(turn);
             this->arrive(signals().taken[turn % 2]);
         }
