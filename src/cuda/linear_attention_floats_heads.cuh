@@ -60,9 +60,10 @@ struct alignas(16) Record {
  */
 struct Signals {
     uint64_t full[STAGES], empty[STAGES]; /* tiles have come; they were used */
-    uint64_t split[2], used[2];           /* parts are made; they were used */
-    uint64_t state[2], read[2];           /* the state of a chunk is there; it was used */
-    uint64_t summed[2], taken[2];         /* sums for the gates are there; they were taken */
+    uint64_t split_b[2], used_b[2];       /* parts are made; they were used */
+    uint64_t split_c[2], used_c[2];
+    uint64_t state[2], read[2];   /* the state of a chunk is there; it was used */
+    uint64_t summed[2], taken[2]; /* sums for the gates are there; they were taken */
 };
 
 /* What all of a warp have, so that the compiler knows it. */

@@ -7,6 +7,11 @@
 namespace attention_heads
 {
 
+/* What a thread has of a further tile's rows, as sums have it. */
+struct Further {
+    float2 own[2][LANES / 8];
+};
+
 /* One of them. */
 template <int WHAT> struct Answerers : Head<WHAT> {
     typedef Head<WHAT> Base;
@@ -58,23 +63,17 @@ template <int WHAT> struct Answerers : Head<WHAT> {
             for (int i = 0; i < 2; i++)
                 a.set(n / 2, n % 2 * 2 + i, __uint_as_float(raw[n][i]), __uint_as_float(raw[n][i + 2]));
     }
-    /* The further tile's, lanes in their order. */
-    __device__ __forceinline__ void load_further(Operand<LANES / TURN> &a, int turn) const
+    /* A thread's two of each eight lanes of the further tile; what is not finite becomes 0. */
+    __device__ __forceinline__ void load_further(Further &e, int turn) const
     {
 #pragma unroll
-        for (int n = 0; n < LANES / TURN; n++)
+        for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float2 own = further(turn, row(i % 2), n * 2 + i / 2);
-                clean(own.x), clean(own.y);
-                a.set(n, i, own.x, own.y);
+            for (int n = 0; n < LANES / 8; n++) {
+                const char *const at = piece_at(stage(turn) + Room::E, row(half), n * 2 + pair_of_lane() / 2);
+                e.own[half][n] = ((const float2 *)at)[pair_of_lane() % 2];
+                clean(e.own[half][n].x), clean(e.own[half][n].y);
             }
-    }
-    /* A thread's two of eight lanes. */
-    __device__ __forceinline__ float2 further(int turn, int row, int eight) const
-    {
-        const char *const at = piece_at(stage(turn) + Room::E, row, eight * 2 + pair_of_lane() / 2);
-        return ((const float2 *)at)[pair_of_lane() % 2];
     }
     /* P with its decays. */
     __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
@@ -132,27 +131,26 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                       is_large(__uint_as_float(a.part[0][n][i] & 0xffff0000u), MODERATE_INPUT);
     }
     /* Each row's product with its row of the further tile. */
-    __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&Y)[LANES / 2], int turn)
+    __device__ __forceinline__ void dot_rows(float (&total)[2], const float (&Y)[LANES / 2], const Further &e) const
     {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             total[half] = 0;
 #pragma unroll
             for (int n = 0; n < LANES / 8; n++) {
-                float2 own = further(turn, row(half), n);
-                clean(own.x), clean(own.y);
-                total[half] = fmaf(Y[n * 4 + half * 2], own.x, total[half]);
-                total[half] = fmaf(Y[n * 4 + half * 2 + 1], own.y, total[half]);
+                total[half] = fmaf(Y[n * 4 + half * 2], e.own[half][n].x, total[half]);
+                total[half] = fmaf(Y[n * 4 + half * 2 + 1], e.own[half][n].y, total[half]);
             }
             total[half] += __shfl_xor_sync(ALL, total[half], 1);
             total[half] += __shfl_xor_sync(ALL, total[half], 2);
         }
     }
     /* u, or w: of the answer that comes of the state alone. */
-    __device__ __forceinline__ void dot_state(const float (&Y)[LANES / 2], const Record &r, int turn)
+    __device__ __forceinline__ void dot_state(const float (&Y)[LANES / 2], const Further &e, const Record &r,
+                                              int turn)
     {
         float total[2];
-        dot_rows(total, Y, turn);
+        dot_rows(total, Y, e);
         if (pair_of_lane() > 0) return;
 #pragma unroll
         for (int half = 0; half < 2; half++)
@@ -163,21 +161,27 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 this->sums(turn).given[row(half)] = total[half] * (r.decay[row(half)] * r.out[row(half)]);
     }
     /* dbeta of the block's lanes; Y not yet times beta. */
-    __device__ __forceinline__ void dot_answer(const float (&Y)[LANES / 2], int turn)
+    __device__ __forceinline__ void dot_answer(const float (&Y)[LANES / 2], const Further &e, int turn)
     {
         float total[2];
-        dot_rows(total, Y, turn);
+        dot_rows(total, Y, e);
         if (pair_of_lane() > 0) return;
 #pragma unroll
         for (int half = 0; half < 2; half++) args.worth[this->place(turn) * STEPS + row(half)] = total[half];
     }
     /* N: P with k q over the block's lanes, which are both in shared memory as they lie. */
-    __device__ __forceinline__ void add_pairs(const float (&P)[WIDE / 2], const Record &r, int turn)
+    __device__ __forceinline__ void add_pairs(const float (&P)[WIDE / 2], const Further &e, const Record &r, int turn)
     {
         float N[WIDE / 2];
         {
             Operand<LANES / TURN> a;
-            load_further(a, turn);
+#pragma unroll
+            for (int n = 0; n < LANES / TURN; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float2 own = e.own[i % 2][n * 2 + i / 2];
+                    a.set(n, i, own.x, own.y);
+                }
             multiply<WIDE, SHORT>(N, a, this->parts_of_c(turn));
             products_wait<0>();
             a.stay();
@@ -193,13 +197,13 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
         sum_pairs(N, this->sums(turn), warp);
     }
-    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Record &r,
-                                           int turn)
+    __device__ __forceinline__ void finish(float (&Y)[LANES / 2], const float (&Z)[LANES / 2], const Further &e,
+                                           const Record &r, int turn)
     {
         float finite = 0;
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
-        if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, turn);
+        if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, e, turn);
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
             Y[i] *= r.out[row(i / 2 % 2)];
@@ -208,12 +212,13 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         all = all || finite != 0;
     }
     /* P of a chunk, under way. */
-    __device__ __forceinline__ void ask(float (&P)[WIDE / 2], Operand<> &a, int turn)
+    __device__ __forceinline__ void ask(float (&P)[WIDE / 2], Operand<> &a, Further &e, int turn)
     {
         this->await(signals().full, turn);
         load_rows(a, stage(turn));
-        if (!Room::PAIRS) this->arrive(signals().empty[turn % STAGES]);
-        this->await(signals().split, turn);
+        if (Room::PAIRS) load_further(e, turn);
+        this->arrive(signals().empty[turn % STAGES]);
+        this->await(signals().split_b, turn);
         multiply<WIDE, LONG>(P, a, this->parts_of_b(turn));
     }
     __device__ __forceinline__ void read_state(float (&Y)[LANES / 2], const Operand<> &a, int turn)
@@ -222,15 +227,17 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         multiply<LANES, ACROSS>(Y, a, this->state(turn));
     }
     /* What the gates' gradients need of P, weighed, and of the answer that comes of the state alone. */
-    __device__ __forceinline__ void leave_sums(const float (&P)[WIDE / 2], const float (&Y)[LANES / 2], int turn)
+    __device__ __forceinline__ void leave_sums(const float (&P)[WIDE / 2], const float (&Y)[LANES / 2],
+                                               const Further &e, int turn)
     {
         if (!this->wants_gates()) return;
         const Record &r = this->record(turn);
-        if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, r, turn);
+        if constexpr (WHAT == RL_HEADS_DQ) dot_state(Y, e, r, turn);
         if constexpr (WHAT == RL_HEADS_DK) {
             this->await(signals().taken, turn - 2);
-            dot_state(Y, r, turn);
-            add_pairs(P, r, turn);
+            dot_state(Y, e, r, turn);
+            this->await(signals().split_c, turn);
+            add_pairs(P, e, r, turn);
             this->arrive(signals().summed[turn % 2]);
         }
     }
@@ -241,12 +248,14 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         for (int turn = first; turn < chunks; turn += 2) {
             const Record &r = this->record(turn);
             float P[WIDE / 2], Y[LANES / 2], Z[LANES / 2];
+            Further e;
             {
                 Operand<> a;
-                ask(P, a, turn);
+                ask(P, a, e, turn);
                 read_state(Y, a, turn);
                 products_wait<1>();
                 hold(P);
+                this->arrive(signals().used_b[turn % 2]);
                 weigh(P, r);
                 products_wait<0>();
                 a.stay();
@@ -254,21 +263,21 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 this->arrive(signals().read[turn % 2]);
                 judge(a, turn);
             }
-            leave_sums(P, Y, turn);
+            leave_sums(P, Y, e, turn);
             {
                 Operand<> a;
 #pragma unroll
                 for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
                     for (int i = 0; i < 2; i++) a.set(n / 2, n % 2 * 2 + i, P[n * 4 + i * 2], P[n * 4 + i * 2 + 1]);
+                this->await(signals().split_c, turn);
                 multiply<LANES, ACROSS>(Z, a, this->parts_of_c(turn));
                 products_wait<0>();
                 a.stay();
                 hold(Z);
             }
-            this->arrive(signals().used[turn % 2]);
-            finish(Y, Z, r, turn);
-            if (Room::PAIRS) this->arrive(signals().empty[turn % STAGES]);
+            this->arrive(signals().used_c[turn % 2]);
+            finish(Y, Z, e, r, turn);
             store(Y, turn);
         }
     }

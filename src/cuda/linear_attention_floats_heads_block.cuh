@@ -11,8 +11,12 @@
 namespace attention_heads
 {
 
-constexpr int ANSWERER = 136, KEEPER = 104, SPLITTER = 72, MOVER = 32; /* registers of their threads */
-static_assert(2 * ANSWERER + KEEPER + SPLITTER + MOVER == 5 * 96, "what the block has");
+/* Registers of their threads. */
+template <int WHAT> struct Registers {
+    static constexpr int ANSWERER = WHAT == RL_HEADS_DK ? 144 : 136, KEEPER = 104;
+    static constexpr int SPLITTER = WHAT == RL_HEADS_DK ? 56 : 72, MOVER = 32;
+    static_assert(2 * ANSWERER + KEEPER + SPLITTER + MOVER == 5 * 96, "what the block has");
+};
 
 template <int WHAT>
 __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid_constant__ rl_heads_args whole)
@@ -30,7 +34,8 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         if (thread == 0) {
             for (int i = 0; i < 2; i++) {
                 barrier_init(&signals.full[i], 1), barrier_init(&signals.empty[i], 8);
-                barrier_init(&signals.split[i], 4), barrier_init(&signals.used[i], 8);
+                barrier_init(&signals.split_b[i], 4), barrier_init(&signals.used_b[i], 8);
+                barrier_init(&signals.split_c[i], 4), barrier_init(&signals.used_c[i], 8);
                 barrier_init(&signals.state[i], 4), barrier_init(&signals.read[i], 4);
                 barrier_init(&signals.summed[i], 8), barrier_init(&signals.taken[i], 1);
             }
@@ -40,22 +45,22 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
         await_earlier();
         bool special = false, all = false;
         if (group < 2) {
-            registers_raise<ANSWERER>();
+            registers_raise<Registers<WHAT>::ANSWERER>();
             Answerers<WHAT> own(whole, shared, walk, lane, thread % GROUP);
             own.run(group);
             special = own.special, all = own.all;
         } else if (group == 2) {
-            registers_raise<KEEPER>();
+            registers_raise<Registers<WHAT>::KEEPER>();
             Keepers<WHAT> own(whole, shared, walk, lane, thread % GROUP);
             own.run();
             special = own.special, all = own.all;
         } else if (group == 3) {
-            registers_lower<SPLITTER>();
+            registers_lower<Registers<WHAT>::SPLITTER>();
             Splitters<WHAT> own(whole, shared, walk, lane, thread % GROUP);
             own.run();
             special = own.special, all = own.all;
         } else {
-            registers_lower<MOVER>();
+            registers_lower<Registers<WHAT>::MOVER>();
             const int warp = same(thread / 32 % 4);
             if (warp == 0) {
                 if (thread % 32 == 0) Loader<WHAT>(whole, shared, walk, lane, 0).run();

@@ -136,10 +136,12 @@ template <int WHAT> struct Keepers : Head<WHAT> {
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
             float sum[LANES / 2];
-            this->await(signals().split, turn);
+            this->await(signals().split_b, turn);
             {
                 Operand<> a;
                 load_turned(a, turn);
+                this->arrive(signals().used_b[turn % 2]);
+                this->await(signals().split_c, turn);
                 multiply<LANES, ACROSS>(sum, a, this->weighed(turn));
                 judge(turn);
                 if (WHAT == RL_HEADS_DQ && this->wants_gates()) keep(turn);
@@ -149,7 +151,7 @@ template <int WHAT> struct Keepers : Head<WHAT> {
                 hold(sum);
             }
             const float first = this->record(turn).first, second = this->record(turn).second;
-            this->arrive(signals().used[turn % 2]);
+            this->arrive(signals().used_c[turn % 2]);
 #pragma unroll
             for (int i = 0; i < LANES / 2; i++) S[i] = passed(first, second, S[i], sum[i]);
             if (turn + 1 < chunks) show(turn + 1);

@@ -116,23 +116,27 @@ template <int WHAT> struct Splitters : Head<WHAT> {
     __device__ __forceinline__ float split_b(int turn) const
     {
         char *const from = stage(turn) + Room::B + half * PANEL, *const to = this->parts_of_b(turn);
+        float4 own[8];
         float finite = 0;
 #pragma unroll
+        for (int i = 0; i < 8; i++) own[i] = *(const float4 *)piece_at(from, row, i);
+#pragma unroll
         for (int unit = 0; unit < 4; unit++)
-            finite = split<false>(*(const float4 *)piece_at(from, row, 2 * unit),
-                                  *(const float4 *)piece_at(from, row, 2 * unit + 1),
-                                  piece_at(to, row, half * 4 + unit), PART, finite);
+            finite = split<false>(own[2 * unit], own[2 * unit + 1], piece_at(to, row, half * 4 + unit), PART, finite);
         return finite;
     }
     __device__ __forceinline__ float split_c(int turn) const
     {
         const float w = this->record(turn).weight[row];
         char *const from = stage(turn) + Room::C;
+        float4 own[4];
         float finite = 0;
 #pragma unroll
-        for (int unit = half * 2; unit < half * 2 + 2; unit++) {
-            const float4 a = *(const float4 *)piece_at(from, row, 2 * unit),
-                         b = *(const float4 *)piece_at(from, row, 2 * unit + 1);
+        for (int i = 0; i < 4; i++) own[i] = *(const float4 *)piece_at(from, row, half * 4 + i);
+#pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+            const float4 a = own[i], b = own[i + 1];
+            const int unit = half * 2 + i / 2;
             finite = split<true>(a, b, short_piece_at(this->parts_of_c(turn), row, unit), SHORT_PART, finite);
             split<true>(float4{a.x * w, a.y * w, a.z * w, a.w * w}, float4{b.x * w, b.y * w, b.z * w, b.w * w},
                         short_piece_at(this->weighed(turn), row, unit), SHORT_PART, 0);
@@ -140,13 +144,10 @@ template <int WHAT> struct Splitters : Head<WHAT> {
         return finite;
     }
     /* What is not finite becomes 0 among the thread's numbers. */
-    __device__ __forceinline__ void clean_own(int turn) const
+    template <int COUNT> __device__ __forceinline__ void clean_own(char *tile, int first) const
     {
 #pragma unroll 1
-        for (int i = 0; i < WIDE / 2; i++) {
-            clean(((float *)piece_at(stage(turn) + Room::B + half * PANEL, row, i / 4))[i % 4]);
-            if (i < LANES / 2) clean(((float *)piece_at(stage(turn) + Room::C, row, half * 4 + i / 4))[i % 4]);
-        }
+        for (int i = 0; i < COUNT; i++) clean(((float *)piece_at(tile, row, first + i / 4))[i % 4]);
     }
     __device__ __forceinline__ bool has_large(int turn) const
     {
@@ -156,21 +157,39 @@ template <int WHAT> struct Splitters : Head<WHAT> {
             large = large || is_large(((const float *)(stage(turn) + Room::B))[i], MODERATE_INPUT);
         return large;
     }
+    __device__ __forceinline__ void make_b(int turn)
+    {
+        this->await(signals().full, turn);
+        this->await(signals().used_b, turn - 2);
+        if (split_b(turn) != 0) {
+            special = true;
+            clean_own<WIDE / 2>(stage(turn) + Room::B + half * PANEL, 0);
+            split_b(turn);
+        }
+        shared_publish();
+        this->arrive(signals().split_b[turn % 2]);
+    }
+    __device__ __forceinline__ void make_c(int turn)
+    {
+        this->await(signals().used_c, turn - 2);
+        if (split_c(turn) != 0) {
+            special = true;
+            clean_own<LANES / 2>(stage(turn) + Room::C, half * 4);
+            split_c(turn);
+        }
+        shared_publish();
+        this->arrive(signals().split_c[turn % 2]);
+    }
+    /* Parts of b are wanted, and those before them free, sooner than those of c. */
     __device__ __forceinline__ void run()
     {
+        make_b(0);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
-            this->await(signals().full, turn);
-            this->await(signals().used, turn - 2);
-            if (split_b(turn) + split_c(turn) != 0) {
-                special = true;
-                clean_own(turn);
-                split_b(turn), split_c(turn);
-            }
-            shared_publish();
-            this->arrive(signals().split[turn % 2]);
+            make_c(turn);
             if (this->record(turn).fades) all = all || has_large(turn);
             this->arrive(signals().empty[turn % STAGES]);
+            if (turn + 1 < chunks) make_b(turn + 1);
         }
     }
 };
