@@ -4,6 +4,22 @@
 namespace attention_heads
 {
 
+constexpr double LEAST_MILD = 0x1p-40;
+
+/* Of a walk in one direction: the product of the gates that lie between a step and where the state enters. */
+template <bool LATER> __device__ __forceinline__ double decay_of_step(const Decays &d, int i)
+{
+    double product = d.gate[i];
+#pragma unroll
+    for (int away = 1; away < 32; away *= 2) {
+        const double more = LATER ? __shfl_down_sync(ALL, product, away) : __shfl_up_sync(ALL, product, away);
+        if (LATER ? i % 32 + away < 32 : i % 32 >= away) product *= more;
+    }
+    if (!LATER) return i < 32 ? product : product * d.carry[0];
+    const double behind = __shfl_down_sync(ALL, product, 1);
+    return (i % 32 < 31 ? behind : 1) * (i < 32 ? d.carry[1] : 1);
+}
+
 /* A step's part of a record, once all decays are there. */
 template <bool LATER> __device__ __forceinline__ void make_record(Record &to, const Decays &d, float scale, int i)
 {
@@ -24,7 +40,14 @@ template <bool LATER> __device__ __forceinline__ void make_record(Record &to, co
     to.decay[i] = LATER ? d.to_end[i] : d.from_begin[i];
     to.out[i] = LATER ? d.beta[i] : scale;
     to.weight[i] = LATER ? d.from_begin[i] * scale : d.to_end[i] * d.beta[i];
+    const double decay = decay_of_step<LATER>(d, i);
+    const bool mild = !__syncthreads_or(!(fabs(decay) >= LEAST_MILD));
+    if (mild) {
+        to.decay[i] = (float)decay;
+        to.weight[i] = (float)((LATER ? scale : d.beta[i]) / decay);
+    }
     if (i > 0) return;
+    to.mild = mild;
     const double carry = d.product();
     to.first = (float)carry;
     to.second = (float)(carry - to.first);

@@ -40,8 +40,10 @@ constexpr int STAGES = 2, RECORDS = 4, EIGHTS = WIDE / 8, TURN = 16, PARTS = 3;
 constexpr int PART = STEPS * WIDE * 2, SHORT_LINE = LANES * 2, SHORT_PART = STEPS * SHORT_LINE; /* of b; of c */
 
 /*
- * The products of a chunk's gates as a walk in one direction uses them, made ahead.  P of two steps is weighed by
- * side (of the row) times between (of their blocks) times across (of the column), within a block by own.
+ * The products of a chunk's gates as a walk in one direction uses them, made ahead.  Where they are mild, c is
+ * weighed by the inverse of what decays since its step, and P C by the row's decay as what comes of the state is: b_t
+ * / b_j. Else P of two steps is weighed by side (of the row) times between (of their blocks) times across (of the
+ * column), within a block by own.
  */
 struct alignas(16) Record {
     float between[BLOCKS][BLOCKS];   /* of the row's block and the column's; 0 within one, and against time */
@@ -49,9 +51,9 @@ struct alignas(16) Record {
     float across[STEPS];
     float side[STEPS];
     float decay[STEPS], out[STEPS]; /* of an answer's row: of what comes of the state; and of all */
-    float weight[STEPS];            /* of a step in the state's sum */
+    float weight[STEPS];            /* of a step in the state's sum; mild: before that is decayed */
     float first, second;            /* which add up to the product of all */
-    bool steady, fades, heavy, special;
+    bool steady, fades, heavy, special, mild;
 };
 
 /*

@@ -75,6 +75,19 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 clean(e.own[half][n].x), clean(e.own[half][n].y);
             }
     }
+    /* P of steps in the order of running. */
+    __device__ __forceinline__ void mask(float (&P)[WIDE / 2]) const
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int own = row(half) - 2 * pair_of_lane();
+#pragma unroll
+            for (int n = 0; n < EIGHTS; n++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (Base::LATER ? n * 8 + e < own : n * 8 + e > own) P[n * 4 + half * 2 + e] = 0;
+        }
+    }
     /* P with its decays. */
     __device__ __forceinline__ void weigh(float (&P)[WIDE / 2], const Record &r) const
     {
@@ -189,7 +202,7 @@ template <int WHAT> struct Answerers : Head<WHAT> {
         }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const float beta = r.out[row(half)];
+            const float beta = r.mild ? r.out[row(half)] * r.decay[row(half)] : r.out[row(half)];
 #pragma unroll
             for (int n = 0; n < EIGHTS; n++)
 #pragma unroll
@@ -202,7 +215,10 @@ template <int WHAT> struct Answerers : Head<WHAT> {
     {
         float finite = 0;
 #pragma unroll
-        for (int i = 0; i < LANES / 2; i++) Y[i] = fmaf(Y[i], r.decay[row(i / 2 % 2)], Z[i]);
+        for (int i = 0; i < LANES / 2; i++) {
+            const float decay = r.decay[row(i / 2 % 2)];
+            Y[i] = fmaf(Y[i], decay, r.mild ? Z[i] * decay : Z[i]);
+        }
         if (WHAT == RL_HEADS_DK && args.dbeta.data) dot_answer(Y, e, turn);
 #pragma unroll
         for (int i = 0; i < LANES / 2; i++) {
@@ -253,16 +269,18 @@ template <int WHAT> struct Answerers : Head<WHAT> {
                 Operand<> a;
                 ask(P, a, e, turn);
                 read_state(Y, a, turn);
-                products_wait<1>();
-                hold(P);
-                this->arrive(signals().used_b[turn % 2]);
-                weigh(P, r);
                 products_wait<0>();
+                hold(P);
                 a.stay();
                 hold(Y);
+                this->arrive(signals().used_b[turn % 2]);
                 this->arrive(signals().read[turn % 2]);
                 judge(a, turn);
             }
+            if (r.mild)
+                mask(P);
+            else
+                weigh(P, r);
             leave_sums(P, Y, e, turn);
             {
                 Operand<> a;

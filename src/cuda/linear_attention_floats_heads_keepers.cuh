@@ -142,18 +142,23 @@ template <int WHAT> struct Keepers : Head<WHAT> {
                 load_turned(a, turn);
                 this->arrive(signals().used_b[turn % 2]);
                 this->await(signals().split_c, turn);
-                multiply<LANES, ACROSS>(sum, a, this->weighed(turn));
-                judge(turn);
+                multiply<LANES, ACROSS>(sum, a,
+                                        this->record(turn).mild ? this->parts_of_c(turn) : this->weighed(turn));
                 if (WHAT == RL_HEADS_DQ && this->wants_gates()) keep(turn);
                 if (WHAT == RL_HEADS_DK && this->wants_gates()) cross(turn);
                 products_wait<0>();
                 a.stay();
                 hold(sum);
             }
+            judge(turn);
+            const bool mild = this->record(turn).mild;
             const float first = this->record(turn).first, second = this->record(turn).second;
             this->arrive(signals().used_c[turn % 2]);
 #pragma unroll
-            for (int i = 0; i < LANES / 2; i++) S[i] = passed(first, second, S[i], sum[i]);
+            for (int i = 0; i < LANES / 2; i++) {
+                const float own = mild ? S[i] + sum[i] : S[i];
+                S[i] = passed(first, second, own, mild ? 0 : sum[i]);
+            }
             if (turn + 1 < chunks) show(turn + 1);
         }
         end();

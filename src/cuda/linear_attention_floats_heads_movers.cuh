@@ -128,6 +128,7 @@ template <int WHAT> struct Splitters : Head<WHAT> {
     __device__ __forceinline__ float split_c(int turn) const
     {
         const float w = this->record(turn).weight[row];
+        const bool mild = this->record(turn).mild;
         char *const from = stage(turn) + Room::C;
         float4 own[4];
         float finite = 0;
@@ -136,10 +137,14 @@ template <int WHAT> struct Splitters : Head<WHAT> {
 #pragma unroll
         for (int i = 0; i < 4; i += 2) {
             const float4 a = own[i], b = own[i + 1];
-            const int unit = half * 2 + i / 2;
-            finite = split<true>(a, b, short_piece_at(this->parts_of_c(turn), row, unit), SHORT_PART, finite);
-            split<true>(float4{a.x * w, a.y * w, a.z * w, a.w * w}, float4{b.x * w, b.y * w, b.z * w, b.w * w},
-                        short_piece_at(this->weighed(turn), row, unit), SHORT_PART, 0);
+            const float4 x = {a.x * w, a.y * w, a.z * w, a.w * w}, y = {b.x * w, b.y * w, b.z * w, b.w * w};
+            char *const to = short_piece_at(this->parts_of_c(turn), row, half * 2 + i / 2);
+            if (mild) {
+                finite = split<true>(x, y, to, SHORT_PART, finite);
+            } else {
+                finite = split<true>(a, b, to, SHORT_PART, finite);
+                split<true>(x, y, to + (Room::WEIGHED - Room::C_PARTS), SHORT_PART, 0);
+            }
         }
         return finite;
     }
@@ -173,7 +178,7 @@ template <int WHAT> struct Splitters : Head<WHAT> {
     {
         this->await(signals().used_c, turn - 2);
         if (split_c(turn) != 0) {
-            special = true;
+            special = true; /* or a product became infinite, which shows where it goes */
             clean_own<LANES / 2>(stage(turn) + Room::C, half * 4);
             split_c(turn);
         }
