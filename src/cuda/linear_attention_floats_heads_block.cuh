@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(RL_HEADS_THREADS, 1) heads_kernel(const __grid
             registers_lower<Registers<WHAT>::MOVER>();
             const int warp = same(thread / 32 % 4);
             if (warp == 0) {
-                if (thread % 32 == 0) Loader<WHAT>(whole, shared, walk, lane, 0).run();
+                if (thread % 32 == 0) Loader<WHAT>(whole, shared, walk, lane).run();
                 __syncwarp(); /* the engine is told by registers that a warp's threads share */
             } else if (warp == 1 && WHAT == RL_HEADS_DK) {
                 Finisher<WHAT> finisher(whole, shared, walk, lane, thread % 32);

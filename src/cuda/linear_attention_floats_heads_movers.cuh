@@ -13,32 +13,33 @@ namespace attention_heads
 template <int WHAT> struct Loader : Head<WHAT> {
     typedef Head<WHAT> Base;
     using Base::args;
-    using Base::Base;
     using Base::chunks;
     using Base::lane;
     using Base::signals;
     using Base::stage;
     using Base::whole;
     typedef typename Base::Room Room;
+    const int own, of_keys, row; /* the head, and that of queries and keys; the sequence */
+    const char *const records;   /* those against time lie behind all others */
 
+    __device__ Loader(const rl_heads_args &whole, char *shared, int walk, int lane)
+        : Base(whole, shared, walk, lane, 0), own(Base::head()), of_keys(own / (int)args.in.share),
+          row((int)((unsigned)walk / (unsigned)args.in.heads)),
+          records((const char *)args.records +
+                  (walk + (Base::LATER ? args.in.sequences * args.in.heads : 0)) * chunks * RECORD_BYTES)
+    {
+    }
     __device__ __forceinline__ bool is_of_keys(int side) const
     {
         return side == RL_HEADS_Q || side == RL_HEADS_K;
     }
-    __device__ __forceinline__ void load(char *to, int side, int from, int turn, int head, int row) const
+    __device__ __forceinline__ void load(char *to, int side, int from, int turn, HeadTileAt at) const
     {
-        const int of_keys = head / (int)args.in.share;
-        tile_load(to, whole.tiles[side],
-                  HeadTileAt{from, (int)this->first(turn), is_of_keys(side) ? of_keys : head, row},
-                  &signals().full[turn % STAGES]);
+        at.lane = from;
+        if (is_of_keys(side)) at.head = of_keys;
+        tile_load(to, whole.tiles[side], at, &signals().full[turn % STAGES]);
     }
-    /* Those against time lie behind all others. */
-    __device__ __forceinline__ int64_t record_place(int turn) const
-    {
-        const int64_t heads = args.in.sequences * args.in.heads;
-        return ((int64_t)this->walk + (Base::LATER ? heads : 0)) * chunks + this->chunk(turn);
-    }
-    __device__ __forceinline__ void fill(int turn, int head, int row) const
+    __device__ __forceinline__ void fill(int turn) const
     {
         constexpr int A = WHAT == RL_HEADS_Y    ? RL_HEADS_Q
                           : WHAT == RL_HEADS_DQ ? RL_HEADS_TO_Y
@@ -55,22 +56,22 @@ template <int WHAT> struct Loader : Head<WHAT> {
         constexpr int E = WHAT == RL_HEADS_DQ ? RL_HEADS_Q : RL_HEADS_K;
         char *const to = stage(turn);
         barrier_expect(&signals().full[turn % STAGES], Room::STAGE + (uint32_t)sizeof(Record));
-        load(to, A, 0, turn, head, row);
-        load(to + PANEL, A, LANES, turn, head, row);
-        load(to + Room::B, B, 0, turn, head, row);
-        load(to + Room::B + PANEL, B, LANES, turn, head, row);
-        load(to + Room::C, C, lane, turn, head, row);
-        if (Room::PAIRS) load(to + Room::E, E, lane, turn, head, row);
-        bytes_load((void *)&this->record(turn), (const char *)args.records + this->record_place(turn) * RECORD_BYTES,
+        const HeadTileAt at = {0, (int)this->first(turn), own, row};
+        load(to + Room::B, B, 0, turn, at);
+        load(to + Room::B + PANEL, B, LANES, turn, at);
+        load(to + Room::C, C, lane, turn, at);
+        load(to, A, 0, turn, at);
+        load(to + PANEL, A, LANES, turn, at);
+        if (Room::PAIRS) load(to + Room::E, E, lane, turn, at);
+        bytes_load((void *)&this->record(turn), records + (int64_t)this->chunk(turn) * RECORD_BYTES,
                    (uint32_t)sizeof(Record), &signals().full[turn % STAGES]);
     }
     __device__ __forceinline__ void run() const
     {
-        const int head = this->head(), row = (int)((unsigned)this->walk / (unsigned)args.in.heads);
 #pragma unroll 1
         for (int turn = 0; turn < chunks; turn++) {
             this->await(signals().empty, turn - STAGES);
-            fill(turn, head, row);
+            fill(turn);
         }
     }
 };
