@@ -170,7 +170,8 @@ static rill_status launch(rill_context *context, rl_attention_args *args, bool i
         status = take(context, batch * in->length, in->heads, in->values, (int64_t)number, &args->sums);
     if (status != RILL_OK) return status;
     int64_t blocks = rl_least(in->sequences * in->heads * in->slabs, MOST_BLOCKS);
-    if (args->marks.all) blocks = rl_least(blocks, rl_cuda_state_of(context)->sms); /* few heads, if any, are run */
+    if (args->marks.all || args->marks.parts)
+        blocks = rl_least(blocks, rl_cuda_state_of(context)->sms); /* few heads, if any, are run */
     void *arguments[] = {args};
     int threads = narrow ? RL_ATTENTION_THREADS : threads_of(in); /* a few blocks: more of them bring the inputs */
     return rl_cuda_launch_early(context, rl_attention_kernel(is_double, narrow), blocks, 1, threads, shared,

@@ -2,6 +2,7 @@
 #include "linear_attention_floats.h"
 
 #include "counts.h"
+#include "linear_attention_floats_heads.h"
 #include "linear_attention_floats_strips.h"
 #include "linear_attention_launch.h"
 
@@ -151,7 +152,8 @@ static rill_status launch_answers(rill_context *context, rl_floats_args *a)
 static rill_status run_marked(rill_context *context, const rl_floats_args *a, const rl_attention_args *walk)
 {
     rl_attention_args steps = *walk;
-    int64_t wide = rl_floats_wide(a->in.keys, a->in.values), each = a->chunks * wide * wide;
+    int64_t wide = rl_floats_wide(a->in.keys, a->in.values);
+    int64_t each = (a->marks.parts ? 1 : a->chunks) * wide * wide;
     steps.in = a->in;
     steps.y = a->y;
     steps.S_final = a->S_final;
@@ -175,6 +177,11 @@ rill_status rl_cuda_attention_floats(rill_context *context, const rl_attention_a
     a.chunks = rl_quotient_up(a.in.length, RL_FLOATS_STEPS);
     a.wide = inputs_bits(&a.in) | (is_even(&a.y, a.in.values, 4) ? RL_FLOATS_Y : 0);
     if (is_short(&a.in) && !a.S_final.data) return launch_strips(context, &a, walk);
+    rl_heads_args heads;
+    if (rl_heads_plan(context, &a, &heads)) {
+        rill_status done = rl_heads_run(context, &heads);
+        return done == RILL_OK ? run_marked(context, &heads.all, walk) : done;
+    }
     rill_status status = take_marks(context, &a);
     if (status == RILL_OK && rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW &&
         a.chunks <= RL_FLOATS_MOST_WHOLE && a.in.sequences * a.in.heads <= MOST_BLOCKS)
@@ -280,13 +287,25 @@ rill_status rl_cuda_attention_floats_backward(rill_context *context, rl_attentio
     bool whole = rl_floats_wide(a.in.keys, a.in.values) == RL_FLOATS_NARROW && a.chunks <= RL_FLOATS_MOST_WHOLE_BACK;
     bool strips = is_short(&a.in) && !a.dS_final.data && !a.dS_init.data;
     int64_t left = a.in.sequences, most = sequences_of(&a, 2);
-    rill_status status = strips ? take_parts(context, &a) : take_marks(context, &a);
-    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dq, &walk->q_sums);
-    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dk, &walk->k_sums);
-    if (status == RILL_OK && !whole && !strips) status = take_room(context, &a, most, true);
     a.wide = inputs_bits(&a.in) | (is_even(&a.dy, a.in.values, 4) ? RL_FLOATS_DY : 0) |
              (is_even(&a.dq, a.in.keys, 2) ? RL_FLOATS_DQ : 0) | (is_even(&a.dk, a.in.keys, 2) ? RL_FLOATS_DK : 0) |
              (is_even(&a.dv, a.in.values, 4) ? RL_FLOATS_DV : 0);
+    rl_heads_args whole_heads;
+    bool heads = !strips && rl_heads_plan(context, &a, &whole_heads);
+    rill_status status = strips ? take_parts(context, &a) : heads ? RILL_OK : take_marks(context, &a);
+    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dq, &walk->q_sums);
+    if (status == RILL_OK) status = take_rows(context, &a.in, &a.dk, &walk->k_sums);
+    if (status == RILL_OK && !whole && !strips && !heads) status = take_room(context, &a, most, true);
+    a.wide = inputs_bits(&a.in) | (is_even(&a.dy, a.in.values, 4) ? RL_FLOATS_DY : 0) |
+             (is_even(&a.dq, a.in.keys, 2) ? RL_FLOATS_DQ : 0) | (is_even(&a.dk, a.in.keys, 2) ? RL_FLOATS_DK : 0) |
+             (is_even(&a.dv, a.in.values, 4) ? RL_FLOATS_DV : 0);
+    if (status == RILL_OK && heads) {
+        whole_heads.all.dq = a.dq, whole_heads.all.dk = a.dk;
+        whole_heads.all.wide = a.wide;
+        status = rl_heads_run_back(context, &whole_heads);
+        a.marks = whole_heads.all.marks;
+        left = 0;
+    }
     walk->marks = a.marks;
     if (status == RILL_OK && strips) {
         status = launch_strips_back(context, walk, &a);
@@ -316,6 +335,7 @@ cudaError_t rl_cuda_prepare_attention_floats(rl_cuda_state *state)
         if (error == cudaSuccess)
             error = rl_cuda_allow(state, rl_floats_back_kernel(wide), rl_floats_back_shared(wide));
     }
+    if (error == cudaSuccess) error = rl_heads_prepare(state);
     if (error == cudaSuccess)
         error = rl_cuda_allow(state, rl_floats_whole_kernel(), rl_floats_whole_shared(RL_FLOATS_MOST_WHOLE));
     if (error == cudaSuccess) error = rl_cuda_allow(state, rl_strips_kernel(), rl_strips_shared());

@@ -54,7 +54,13 @@ typedef struct rl_floats_args {
     int32_t wide;  /* the RL_FLOATS bits */
     float *S, *G;  /* by sequence, head and chunk: [wide][wide] of keys and values; a chunk's sum, then what enters */
     float *decays; /* likewise: the product of the gates, in two floats that add up to it */
-    rl_attention_marks marks; /* of heads that must be run in the loop's order */
+    /* Many heads backward, by sequence, head and RL_HEADS_LANES keys; then by steps, chunks of them whole, or chunks.
+     */
+    float *read, *flow, *worth; /* u; what the gates' gradients are the sums of, over keys; and likewise dbeta */
+    float *kept;                /* the state that enters a chunk, as threads have it */
+    void *records;              /* by sequence, head and chunk: the products of its gates */
+    int32_t part;               /* the first of a head's marks that are a kernel's */
+    rl_attention_marks marks;   /* of heads that must be run in the loop's order */
 } rl_floats_args;
 
 /* The kernels' keys and values. */

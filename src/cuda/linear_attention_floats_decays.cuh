@@ -24,6 +24,7 @@ constexpr int STEPS = RL_FLOATS_STEPS, BLOCK = 8, BLOCKS = STEPS / BLOCK, HALVES
 
 /* Products may not meet a run of gates that grows by more, nor, unless all numbers are moderate, fades by more. */
 constexpr double GROWTH_MOST = 2, FADED = 0x1p-100;
+constexpr double LEAST_SLOW = 0x1.7p-2, LEAST_SLOW_PRODUCT = 0x1p-48; /* two of them do not count as faded */
 constexpr float MODERATE_INPUT = 0x1p10f, MODERATE_STATE = 0x1p20f, MODERATE_WEIGHT = 2;
 
 struct Decays {
@@ -99,8 +100,11 @@ __device__ inline void start_decays(Decays &to, const rl_attention_inputs &in, c
         to.within[block][own][(own + away) % BLOCK] = own + away < BLOCK ? run : 0;
     }
     const double size = fabs((double)g);
-    const double carry = product_over_warp(g), growth = product_over_warp(size <= 1 ? 1 : size);
-    const double fade = product_over_warp(size < 1 && size > 0 ? size : 1);
+    const double carry = product_over_warp(g);
+    const double growth = __any_sync(ALL, size > 1) ? product_over_warp(size <= 1 ? 1 : size) : 1;
+    const double fade = __any_sync(ALL, size < LEAST_SLOW && size > 0)
+                            ? product_over_warp(size < 1 && size > 0 ? size : 1)
+                            : LEAST_SLOW_PRODUCT;
     const bool heavy = __any_sync(ALL, fabsf(beta) > MODERATE_WEIGHT);
     special = __any_sync(ALL, special);
     if (i % 32 > 0) return;

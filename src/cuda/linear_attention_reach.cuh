@@ -49,6 +49,20 @@ __device__ inline bool state_is_special(const rl_attention_state &state, const r
     return __syncthreads_or(special);
 }
 
+/* What a head is marked by; 0: it is not run. By the whole block. */
+__device__ inline int mark_of(const rl_attention_marks &marks, int64_t walk)
+{
+    if (marks.parts) {
+        int mark = 0;
+        for (int i = (int)threadIdx.x; i < marks.each; i += (int)blockDim.x)
+            if (mark < marks.parts[walk * marks.each + i]) mark = marks.parts[walk * marks.each + i];
+        if (!__syncthreads_or(mark)) return 0;
+        return __syncthreads_or(mark == RL_ATTENTION_ALL) ? RL_ATTENTION_ALL : RL_ATTENTION_SPECIAL;
+    }
+    if (!marks.all || marks.all[walk]) return RL_ATTENTION_ALL;
+    return marks.special && marks.special[walk] ? RL_ATTENTION_SPECIAL : 0;
+}
+
 /* Steps in the order of running; without `kinds` everything is to be stored. */
 struct Reach {
     const uint8_t *kinds;

@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(RL_ATTENTION_THREADS, 2) walk_kernel(const __g
     await_earlier();
     for (int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
         const int64_t walk = divide(task, in.slabs);
-        const bool all = !args.marks.all || args.marks.all[walk];
-        if (all || (args.marks.special && args.marks.special[walk]))
-            walk_slab<N, ROWS, COLUMNS>(args, walk, task - walk * in.slabs, all, (N *)shared);
+        const int mark = mark_of(args.marks, walk);
+        if (mark > 0)
+            walk_slab<N, ROWS, COLUMNS>(args, walk, task - walk * in.slabs, mark == RL_ATTENTION_ALL, (N *)shared);
     }
 }
 

@@ -10,20 +10,6 @@ namespace
 
 using namespace attention;
 
-/* By the whole block. */
-__device__ inline int mark_of(const rl_attention_marks &marks, int64_t walk)
-{
-    if (marks.parts) {
-        int mark = 0;
-        for (int i = (int)threadIdx.x; i < marks.each; i += (int)blockDim.x)
-            if (mark < marks.parts[walk * marks.each + i]) mark = marks.parts[walk * marks.each + i];
-        if (!__syncthreads_or(mark)) return 0;
-        return __syncthreads_or(mark == RL_ATTENTION_ALL) ? RL_ATTENTION_ALL : RL_ATTENTION_SPECIAL;
-    }
-    if (!marks.all || marks.all[walk]) return RL_ATTENTION_ALL;
-    return marks.special && marks.special[walk] ? RL_ATTENTION_SPECIAL : 0;
-}
-
 template <typename N, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     back_kernel(const __grid_constant__ rl_attention_backward_args args)
