@@ -245,6 +245,8 @@ static rill_status run_chain_backward(rill_context *context, rl_tiles_args *args
     if (status == RILL_OK) status = rl_workspace_take(context, bytes, (void **)&a->G);
     if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.all);
     if (status == RILL_OK) status = rl_workspace_take(context, marks, (void **)&a->marks.special);
+    if (status == RILL_OK)
+        status = rl_workspace_take(context, (size_t)(walks * a->chunks) * rl_tiles_gates_bytes(), &args->gates);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dq, &walk->q_sums);
     if (status == RILL_OK) status = take_rows(context, &a->in, &a->dk, &walk->k_sums);
     walk->marks.all = a->marks.all;

@@ -109,7 +109,7 @@ struct Sums {
             Addition<true> addition;
             barrier_wait(full(n), n / SUM_STAGES & 1);
             addition.prepare(stage(n) + TILE, weights() + chunk * STEPS, own);
-            scale_all(S, gates()[chunk].carried);
+            scale_all(S, gates()[chunk].carried[0]);
             addition.start(S, stage(n));
             products_wait<0>();
             addition.stay();
@@ -209,7 +209,7 @@ template <bool PIECES> struct Answers {
             const float scale = (float)task.args.in.scale, worth = g.beta[row] * scale;
             near[upper].x *= worth;
             near[upper].y *= worth;
-            far[upper] = g.worth[row] * scale;
+            far[upper] = g.after[row] * g.beta[row] * scale;
         }
         products_wait<0>();
         hold(P);
@@ -319,7 +319,7 @@ template <bool PIECES> struct Answers {
         if (chunk + 1 < chunks) {
             Addition<false> addition;
             addition.prepare(v, g.sum_weight, own);
-            scale_all(S, g.carried);
+            scale_all(S, g.carried[0]);
             addition.start(S, k);
             products_wait<0>();
             addition.stay();

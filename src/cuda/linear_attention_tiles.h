@@ -36,14 +36,15 @@ typedef struct rl_tiles_args {
     rl_floats_args all;        /* whose `chunks` are segments; as the kernel of states takes it */
     CUtensorMap q, k, v, dy;   /* tiles of RL_TILES_STEPS steps */
     CUtensorMap y, dq, dk, dv; /* likewise, where the copy engine stores them */
-    void *gates;               /* their products, by sequence, head and chunk, as the kernel of sums leaves them */
+    void *gates;               /* their products, by sequence, head and chunk, as sums or states leave them */
 } rl_tiles_args;
 
 /*
  * Take an rl_tiles_args, the chain an rl_attention_args too: the same in the loop's order, cut for its block and
  * memory.  A cluster a head, of states two, one for each direction, with RL_TILES_CHAIN_GROUPS times RL_TILES_THREADS
  * for each block, of states one time more; lone: a block for each chunk of all heads, its states in S and G in two
- * bytes a number.  `pieces`: the copy engine stores all results; `both`: a last state is given out.
+ * bytes a number, its gates in `gates`.  `pieces`: the copy engine stores all results; `both`: a last state is
+ * given out.
  */
 const void *rl_tiles_chain_kernel(bool pieces, bool both);
 const void *rl_tiles_states_kernel(bool both);

@@ -40,34 +40,36 @@ __global__ void __launch_bounds__(CHUNKS *THREADS, 1) back_kernel(const __grid_c
     }
 }
 
-/*
- * The same of a chunk alone.  The kernel of states left half of what a chunk needs when it came by in time, the other
- * half against time: of chunks in the middle both are about to leave the L2 cache, so they are first.
- */
+/* The same of a chunk alone, whose states and gates the kernel of states left. */
 template <bool PIECES>
 __global__ void __launch_bounds__(THREADS, 4) lone_kernel(const __grid_constant__ rl_tiles_args args)
 {
     if constexpr (HAS_PRODUCTS) {
-        const int walks = gridDim.x / (unsigned)args.all.chunks, turn = blockIdx.x / (unsigned)walks;
-        const int chunk = (int)args.all.chunks / 2 + (turn % 2 ? -(turn + 1) / 2 : turn / 2);
-        const Task task(args, blockIdx.x - (unsigned)turn * (unsigned)walks, chunk);
+        const int walk = blockIdx.x / (unsigned)args.all.chunks;
+        const int chunk = blockIdx.x - (unsigned)walk * (unsigned)args.all.chunks;
+        const Task task(args, walk, chunk);
         Gradients<LoneChunk, PIECES> gradients(task, (char *)dynamic_shared, chunk % CHUNKS);
         let_later_start();
         if (threadIdx.x == 0) {
             barrier_init(gradients.full(), 1);
             barrier_publish();
         }
+        __syncthreads(); /* the barrier is there */
         await_earlier();
-        if (threadIdx.x == 0) gradients.load();
+        int special = 0;
+        if (threadIdx.x == 0) {
+            gradients.load();
+            special = args.all.marks.special[task.walk];
+        }
         __syncwarp(); /* the engine is told by registers that a warp's threads share */
-        gradients.make_gates();
         barrier_wait(gradients.full(), 0);
+        gradients.fill_table();
         bool bad = gradients.is_unwelcome();
         if (args.all.dgate.data) gradients.cross();
         gradients.run();
         bad = bad || gradients.finite != 0;
         if (args.all.dgate.data && gradients.own.thread < 32) bad = !gradients.finish() || bad;
-        bad = bad || (gradients.own.thread == 0 && args.all.marks.special[task.walk]);
+        bad = bad || special;
         if (bad) args.all.marks.all[task.walk] = 1;
         gradients.await_stores();
     }

@@ -222,7 +222,8 @@ template <typename Chunk, bool PIECES> struct Gradients : Chunk {
             }
             if (gates) add_pairs(pairs, behind, N, beta, turn);
         }
-        if (args.dgate.data) pairs.store(notes().pairs[own.warp()], own.thread);
+        __syncwarp(); /* all of the warp has its products within blocks, whose place the sums take */
+        if (args.dgate.data) pairs.store(notes().pairs(own.warp()), own.thread);
     }
 
     __device__ __forceinline__ void note_given(const float (&sums)[32], const float (&behind)[2])
@@ -308,13 +309,13 @@ template <typename Chunk, bool PIECES> struct Gradients : Chunk {
     /* The gates' gradients, by one warp with two steps a lane; false where not all is finite, or a gate too small. */
     __device__ __forceinline__ bool finish() const
     {
-        const Notes &n = notes();
+        Notes &n = notes();
         const int lane = own.thread, first = 2 * lane;
         float across = 0, pairs[2] = {0, 0};
         for (int warp = 0; warp < WARPS; warp++) {
             across += n.cross[warp];
-            pairs[0] += n.pairs[warp][first];
-            pairs[1] += n.pairs[warp][first + 1];
+            pairs[0] += n.pairs(warp)[first];
+            pairs[1] += n.pairs(warp)[first + 1];
         }
         across *= (float)n.gates.product();
         const float read[2] = {n.read[first], n.read[first + 1]};

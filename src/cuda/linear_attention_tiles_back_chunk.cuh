@@ -10,14 +10,18 @@
 namespace attention_tiles
 {
 
-constexpr int WARPS = THREADS / 32;
-
 /* What a chunk keeps besides its tiles. */
 struct Notes {
     Gates gates;
     float read[STEPS], given[STEPS]; /* u, w */
-    float pairs[WARPS][STEPS];       /* sums over N */
     float cross[WARPS];              /* <G, S> */
+    float within[STEPS * BLOCK];     /* from a step to those of its block, until the sums over N take its place */
+
+    /* Sums over N, in place of what the warp alone reads. */
+    __device__ __forceinline__ float *pairs(int warp)
+    {
+        return within + warp * (STEPS / WARPS * BLOCK);
+    }
 };
 
 struct BackLayout {
@@ -90,7 +94,7 @@ struct BackChunk {
         Addition<false> addition;
         barrier_wait(full(over), 0);
         addition.prepare(tile(left, over), weights, own);
-        scale_all(state, notes(over).gates.carried);
+        scale_all(state, notes(over).gates.carried[0]);
         addition.start(state, tile(right, over));
         products_wait<0>();
         addition.stay();
@@ -159,7 +163,7 @@ struct BackChunk {
 
 /* A chunk that a block has alone, with its states brought as tiles. */
 struct LoneLayout {
-    static constexpr int WITHIN = BackLayout::CHUNK, NOTES = WITHIN + STEPS * BLOCK * (int)sizeof(float);
+    static constexpr int NOTES = BackLayout::CHUNK;
     static constexpr int FULL = NOTES + (int)sizeof(Notes), BYTES = FULL + 8;
 };
 
@@ -194,7 +198,9 @@ struct LoneChunk {
     __device__ __forceinline__ void load() const
     {
         const int64_t place = (task.walk * args.chunks + task.segment * CHUNKS + chunk) * TILE;
-        barrier_expect(full(), 6 * TILE);
+        barrier_expect(full(), 6 * TILE + sizeof(Gates));
+        bytes_load(&notes().gates, (const char *)task.tiles.gates + place / TILE * (int)sizeof(Gates), sizeof(Gates),
+                   full());
         task.load(tile(BackLayout::K), task.tiles.k, task.query_head(), chunk, full());
         task.load(tile(BackLayout::Q), task.tiles.q, task.query_head(), chunk, full());
         task.load(tile(BackLayout::V), task.tiles.v, task.head, chunk, full());
@@ -204,35 +210,21 @@ struct LoneChunk {
     }
     __device__ __forceinline__ float2 within(int early, int late) const
     {
-        return *(const float2 *)(table() + early * BLOCK + late);
+        return *(const float2 *)(notes().within + early * BLOCK + late);
     }
-    __device__ __forceinline__ float *table() const
+    /* From a step to those of its block: each warp makes what it reads. */
+    __device__ __forceinline__ void fill_table() const
     {
-        return (float *)(shared + LoneLayout::WITHIN);
-    }
-    /* From a step to those of its block. */
-    __device__ __forceinline__ void fill_table(int step) const
-    {
-        float run = 1;
+        const int lane = own.thread % 32, step = own.warp() * (STEPS / WARPS) + lane;
+        if (lane < STEPS / WARPS) {
+            float run = 1;
 #pragma unroll
-        for (int late = 0; late < BLOCK; late++) {
-            if (late > step % BLOCK) run *= notes().gates.gate[step / BLOCK * BLOCK + late];
-            table()[step * BLOCK + late] = late < step % BLOCK ? 0 : run;
+            for (int late = 0; late < BLOCK; late++) {
+                if (late > step % BLOCK) run *= notes().gates.gate[step / BLOCK * BLOCK + late];
+                notes().within[step * BLOCK + late] = late < step % BLOCK ? 0 : run;
+            }
         }
-    }
-    /* Ends with a barrier. */
-    __device__ __forceinline__ void make_gates() const
-    {
-        const bool has_step = own.thread < STEPS;
-        if (has_step)
-            start_gates(notes().gates, args.in, Span(args.in, task.sequence), task.head, task.first(chunk),
-                        own.thread);
-        meet(); /* what the blocks multiply to is there */
-        if (has_step)
-            finish_gates(notes().gates, (float)args.in.scale, own.thread);
-        else
-            fill_table(own.thread - STEPS);
-        meet(); /* the gates are there */
+        __syncwarp(); /* the table is there */
     }
     /* <G, S> of a warp's share. */
     __device__ __forceinline__ void cross() const

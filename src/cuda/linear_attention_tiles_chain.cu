@@ -21,7 +21,7 @@ namespace
 
 using namespace attention_tiles;
 
-struct Layout : ChainLayout<3, 2> {
+struct Layout : ChainLayout<3, 2, attention_tiles::Link> {
     static constexpr int Q = 0, K = TILE, V = 2 * TILE;
     static constexpr int WITHIN = (END + 15) / 16 * 16, BYTES = WITHIN + GROUPS * (int)sizeof(Within);
 };

@@ -21,11 +21,12 @@
 namespace attention_tiles
 {
 
-constexpr int GROUPS = RL_TILES_CHAIN_GROUPS, WARPS = THREADS / 32;
+constexpr int GROUPS = RL_TILES_CHAIN_GROUPS;
 constexpr int MAIL_BYTES = WIDE * WIDE * (int)sizeof(float) / WARPS; /* of a warp */
 
 /* A block's memory: tiles of all stages of its warpgroups, one after the other, first. */
-template <int COUNT, int MOST> struct ChainLayout {
+template <int COUNT, int MOST, typename Products> struct ChainLayout {
+    typedef Products Link; /* of gates */
     static constexpr int TILES = COUNT, STAGES = MOST, STAGE = TILES * TILE, MAIL = GROUPS * STAGES * STAGE;
     static constexpr int LINKS = MAIL + WIDE * WIDE * (int)sizeof(float);
     static constexpr int FULL = LINKS + GROUPS * 2 * (int)sizeof(Link), POSTED = FULL + GROUPS * STAGES * 8;
@@ -84,9 +85,9 @@ template <typename Layout> struct Chain {
     {
         return (uint64_t *)(shared + Layout::POSTED) + group * WARPS + own.warp();
     }
-    __device__ __forceinline__ Link &link(int turn) const
+    __device__ __forceinline__ typename Layout::Link &link(int turn) const
     {
-        return ((Link *)(shared + Layout::LINKS))[group * 2 + turn % 2];
+        return ((typename Layout::Link *)(shared + Layout::LINKS))[group * 2 + turn % 2];
     }
     __device__ __forceinline__ void meet() const
     {
@@ -185,7 +186,8 @@ template <typename Layout> struct Chain {
         }
     }
     /* T: what the chunk adds. */
-    __device__ __forceinline__ void hand_on(const float (&S)[32], const float (&T)[32], const Link &g) const
+    __device__ __forceinline__ void hand_on(const float (&S)[32], const float (&T)[32],
+                                            const typename Layout::Link &g) const
     {
         const float first = g.carried[0], second = g.carried[1];
         const int next = group + 1 < GROUPS ? group + 1 : 0, mate = rank + 1 < blocks ? rank + 1 : 0;
@@ -207,8 +209,8 @@ template <typename Layout> struct Chain {
         __syncwarp(); /* all of the warp's part is there */
         if (own.thread % 32 == 0) barrier_arrive(posted(next));
     }
-    __device__ __forceinline__ void end_state(const float (&S)[32], const float (&T)[32], const Link &g,
-                                              const rl_attention_state &end)
+    __device__ __forceinline__ void end_state(const float (&S)[32], const float (&T)[32],
+                                              const typename Layout::Link &g, const rl_attention_state &end)
     {
         if (!end.data) return;
         const int64_t base = state_at(end);

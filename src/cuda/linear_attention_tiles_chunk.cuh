@@ -21,7 +21,7 @@ namespace attention_tiles
 constexpr int WIDE = RL_TILES_WIDE, CHUNKS = RL_TILES_CHUNKS, THREADS = RL_TILES_THREADS;
 constexpr int LINE = WIDE * 2, TILE = STEPS * LINE, PIECE = 16, PIECES = LINE / PIECE; /* bytes */
 constexpr int TURN = 16, TURNS = WIDE / TURN;                                          /* of a product's sum */
-constexpr int SEGMENT = CHUNKS * STEPS;
+constexpr int SEGMENT = CHUNKS * STEPS, WARPS = THREADS / 32;
 constexpr int GATES_ROOM = ((int)sizeof(Gates) + 1023) / 1024 * 1024; /* tiles behind them are aligned */
 
 __device__ __forceinline__ float low_of(uint32_t word)

@@ -22,15 +22,14 @@ using attention_floats::STEPS;
 struct alignas(16) Gates {
     float gate[STEPS], beta[STEPS];              /* the step's own; a gate that is a reset is 0 */
     float until[STEPS], after[STEPS];            /* from the begin of its block through the step, and behind it */
-    float from_begin[STEPS], to_end[STEPS];      /* the same of the chunk */
-    float worth[STEPS];                          /* after, times beta */
+    float to_end[STEPS];                         /* behind the step to the chunk's end */
     float sum_weight[STEPS], back_weight[STEPS]; /* what a step's k, and q, is worth at the chunk's end, and begin */
     float between[BLOCKS][BLOCKS];               /* of the blocks between two */
     float total[BLOCKS];
-    float carried; /* product() */
-    int steady;    /* products may be used, as far as gates say */
-    int fades;     /* but for moderate numbers alone */
-    int heavy;     /* a beta is none */
+    float carried[HALVES]; /* product(), as a sum of two */
+    int steady;            /* products may be used, as far as gates say */
+    int fades;             /* but for moderate numbers alone */
+    int heavy;             /* a beta is none */
     double carry[HALVES];
     float growth[HALVES], fade[HALVES];
     int unfit[HALVES];  /* a gate or beta is not finite: here they are 1 and 0 */
@@ -66,28 +65,49 @@ struct alignas(16) Gates {
     }
 };
 
-/* STEPS threads, each with a step of the chunk; finish_gates follows behind a barrier. */
-__device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, const Span &span, int64_t head,
-                                   int64_t first, int i)
-{
-    const int block = i / BLOCK, own = i % BLOCK, half = i / 32;
-    float g = 1, beta = 0;
-    bool unfit = false;
-    if (first + i < span.count) {
-        const attention::Factor<float> factor(in, span, head, first + i);
-        g = factor.reset ? 0 : factor.value;
-        beta = attention::beta_at<float>(in, span, head, first + i);
-        unfit = !is_finite(g) || !is_finite(beta);
-        if (!is_finite(g)) g = 1;
-        if (!is_finite(beta)) beta = 0;
+/* A step's numbers on their way from memory, as they lie. */
+struct Coming {
+    uint32_t gate, beta;
+
+    __device__ static __forceinline__ uint32_t load(const rl_attention_view &view, int64_t at)
+    {
+        attention::Bits<float> bits;
+        bits.load(view, at);
+        return (uint32_t)bits.bits;
     }
-    to.gate[i] = g;
-    to.beta[i] = beta;
-    const auto [until, after] = attention::running_products<BLOCK>(g, own);
-    to.until[i] = until;
-    to.after[i] = after;
-    to.worth[i] = after * beta;
-    if (own == BLOCK - 1) to.total[block] = until;
+    __device__ static __forceinline__ float widened(const rl_attention_view &view, uint32_t bits)
+    {
+        return attention::Bits<float>{bits}.widened(view);
+    }
+    __device__ __forceinline__ void load(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t step)
+    {
+        gate = beta = 0;
+        if (step >= span.count) return;
+        gate = load(in.gate, span.at(in.gate, head, step));
+        beta = load(in.beta, span.at(in.beta, head, step));
+    }
+};
+
+/* The step's gate and beta, 1 and 0 where it is not there or they are not finite; a reset is 0. */
+struct Arrived {
+    float gate, beta;
+    bool unfit;
+};
+__device__ __forceinline__ Arrived arrived(const rl_attention_inputs &in, const Coming &coming, bool there,
+                                           int64_t step)
+{
+    if (!there) return {1, 0, false};
+    const attention::Factor<float> factor(in, step, Coming::widened(in.gate, coming.gate));
+    const float g = factor.reset ? 0 : factor.value;
+    const float beta = in.beta.data ? Coming::widened(in.beta, coming.beta) : 1.0f;
+    return {is_finite(g) ? g : 1, is_finite(beta) ? beta : 0, !is_finite(g) || !is_finite(beta)};
+}
+
+/* What a warp's steps, half of a chunk, multiply to, and what forbids products; `to` is Gates or the like. */
+template <typename Room>
+__device__ __forceinline__ void note_products(Room &to, float g, float beta, bool unfit, int i)
+{
+    const int half = i / 32;
     const float size = fabsf(g);
     const double carry = attention_floats::product_over_warp(g);
     const float growth = attention_chunks::product_over_warp(size <= 1 ? 1 : size);
@@ -97,6 +117,29 @@ __device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, con
     if (i % 32 > 0) return;
     to.carry[half] = carry, to.growth[half] = growth, to.fade[half] = fade;
     to.weighs[half] = heavy, to.unfit[half] = unfit;
+}
+
+/* STEPS threads, each with a step of the chunk; finish_gates follows behind a barrier. */
+__device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, const Coming &coming, bool there,
+                                   int64_t step, int i)
+{
+    const int block = i / BLOCK, own = i % BLOCK;
+    const auto [g, beta, unfit] = arrived(in, coming, there, step);
+    to.gate[i] = g;
+    to.beta[i] = beta;
+    const auto [until, after] = attention::running_products<BLOCK>(g, own);
+    to.until[i] = until;
+    to.after[i] = after;
+    if (own == BLOCK - 1) to.total[block] = until;
+    note_products(to, g, beta, unfit, i);
+}
+/* The same of a chunk that begins with the `first` step. */
+__device__ inline void start_gates(Gates &to, const rl_attention_inputs &in, const Span &span, int64_t head,
+                                   int64_t first, int i)
+{
+    Coming coming;
+    coming.load(in, span, head, first + i);
+    start_gates(to, in, coming, first + i < span.count, first + i, i);
 }
 
 /* The same threads, between two barriers. */
@@ -112,12 +155,13 @@ __device__ inline void finish_gates(Gates &to, float scale, int i)
         if (block > from) behind *= total;
     }
     to.between[from][until] = product;
-    to.from_begin[i] = before * to.until[i];
     to.to_end[i] = to.after[i] * behind;
     to.sum_weight[i] = to.to_end[i] * to.beta[i];
-    to.back_weight[i] = to.from_begin[i] * scale;
+    to.back_weight[i] = before * to.until[i] * scale;
     if (i > 0) return;
-    to.carried = (float)to.product();
+    const double whole = to.product();
+    to.carried[0] = (float)whole;
+    to.carried[1] = (float)(whole - to.carried[0]);
     to.steady = to.growth[0] * to.growth[1] <= (float)attention_floats::GROWTH_MOST && !to.unfit[0] && !to.unfit[1];
     to.fades = to.fade[0] * to.fade[1] < (float)attention_floats::FADED;
     to.heavy = to.weighs[0] || to.weighs[1];

@@ -29,46 +29,14 @@ struct Within {
     float at[BLOCKS][BLOCK][BLOCK];
 };
 
-/* A step's numbers on their way from memory, as they lie. */
-struct Coming {
-    uint32_t gate, beta;
-
-    __device__ static __forceinline__ uint32_t load(const rl_attention_view &view, int64_t at)
-    {
-        attention::Bits<float> bits;
-        bits.load(view, at);
-        return (uint32_t)bits.bits;
-    }
-    __device__ static __forceinline__ float widened(const rl_attention_view &view, uint32_t bits)
-    {
-        return attention::Bits<float>{bits}.widened(view);
-    }
-    __device__ __forceinline__ void load(const rl_attention_inputs &in, const Span &span, int64_t head, int64_t step)
-    {
-        gate = beta = 0;
-        if (step >= span.count) return;
-        gate = load(in.gate, span.at(in.gate, head, step));
-        beta = load(in.beta, span.at(in.beta, head, step));
-    }
-};
-
 /* The i-th of STEPS threads; finish_link follows behind a barrier.  MIXES: what P needs is made, too. */
 template <bool MIXES>
 __device__ inline void start_link(Link &to, Within *within, const rl_attention_inputs &in, const Coming &coming,
                                   bool there, int64_t step, int i)
 {
-    const int block = i / BLOCK, own = i % BLOCK, half = i / 32;
+    const int block = i / BLOCK, own = i % BLOCK;
     const float scale = (float)in.scale;
-    float g = 1, beta = 0;
-    bool unfit = false;
-    if (there) {
-        const attention::Factor<float> factor(in, step, Coming::widened(in.gate, coming.gate));
-        g = factor.reset ? 0 : factor.value;
-        beta = in.beta.data ? Coming::widened(in.beta, coming.beta) : 1.0f;
-        unfit = !is_finite(g) || !is_finite(beta);
-        if (!is_finite(g)) g = 1;
-        if (!is_finite(beta)) beta = 0;
-    }
+    const auto [g, beta, unfit] = arrived(in, coming, there, step);
     const auto [until, after] = attention::running_products<BLOCK>(g, own);
     const float worth = beta * scale;
     to.until[i] = until;
@@ -83,15 +51,7 @@ __device__ inline void start_link(Link &to, Within *within, const rl_attention_i
             within->at[block][own][(own + away) % BLOCK] = own + away < BLOCK ? run : 0;
         }
     }
-    const float size = fabsf(g);
-    const double carry = attention_floats::product_over_warp(g);
-    const float growth = attention_chunks::product_over_warp(size <= 1 ? 1 : size);
-    const float fade = attention_chunks::product_over_warp(size < 1 && size > 0 ? size : 1);
-    const bool heavy = __any_sync(ALL, fabsf(beta) > attention_floats::MODERATE_WEIGHT);
-    unfit = __any_sync(ALL, unfit);
-    if (i % 32 > 0) return;
-    to.carry[half] = carry, to.growth[half] = growth, to.fade[half] = fade;
-    to.weighs[half] = heavy, to.unfit[half] = unfit;
+    note_products(to, g, beta, unfit, i);
 }
 
 /* The same threads, between two barriers. */

@@ -18,9 +18,9 @@ namespace
 
 using namespace attention_tiles;
 
-struct Layout : ChainLayout<2, 3> {
+struct Layout : ChainLayout<2, 3, Gates> {
     static constexpr int RIGHT = 0, LEFT = TILE, READY = (END + 7) / 8 * 8, FREED = READY + GROUPS * 2 * 8;
-    static constexpr int BYTES = FREED + GROUPS * 8;
+    static constexpr int BYTES = FREED + GROUPS * 2 * 8;
 };
 static_assert(Layout::BYTES <= 227 * 1024, "what a block may have");
 
@@ -35,13 +35,13 @@ template <bool BOTH> struct States : Chain<Layout> {
     {
         return (uint64_t *)(shared + Layout::READY) + group * 2 + turn % 2;
     }
-    __device__ __forceinline__ uint64_t *freed(int group) const
+    __device__ __forceinline__ uint64_t *freed(int group, int turn) const
     {
-        return (uint64_t *)(shared + Layout::FREED) + group;
+        return (uint64_t *)(shared + Layout::FREED) + group * 2 + turn % 2;
     }
     __device__ static void make_barriers(char *shared)
     {
-        for (int i = 0; i < GROUPS * 3; i++) barrier_init((uint64_t *)(shared + Layout::READY) + i, 1);
+        for (int i = 0; i < GROUPS * 4; i++) barrier_init((uint64_t *)(shared + Layout::READY) + i, 1);
         Chain<Layout>::make_barriers(shared);
     }
     /* By one thread. */
@@ -51,6 +51,15 @@ template <bool BOTH> struct States : Chain<Layout> {
         barrier_expect(full(turn), Layout::STAGE);
         load(stage(turn) + Layout::RIGHT, back ? tiles.q : tiles.k, query_head(), turn);
         load(stage(turn) + Layout::LEFT, back ? tiles.dy : tiles.v, head, turn);
+    }
+    /* The first stages' tiles into the L2 cache: before earlier work is done, as the cache sees what it writes. */
+    __device__ __forceinline__ void bring_near() const
+    {
+        if (!brings() || group >= GROUPS) return;
+        for (int turn = 0; turn < STAGES && has(turn); turn++) {
+            tile_bring_near(back ? tiles.q : tiles.k, HeadTileAt{0, first(turn), query_head(), sequence});
+            tile_bring_near(back ? tiles.dy : tiles.v, HeadTileAt{0, first(turn), head, sequence});
+        }
     }
     /* The state that entered, by way of the tile that it takes the place of. */
     __device__ __forceinline__ void give_out(const float (&S)[32], int turn) const
@@ -69,7 +78,7 @@ template <bool BOTH> struct States : Chain<Layout> {
         shared_publish();
         meet(); /* the tile is there, and the gates are no longer needed */
         if (brings()) {
-            barrier_arrive(freed(group));
+            barrier_arrive(freed(group, turn));
             char *const to = (char *)(back ? args.G : args.S);
             bytes_store(to + ((int64_t)walk * chunks + first(turn) / STEPS) * TILE, tile, TILE);
             stores_commit();
@@ -78,7 +87,7 @@ template <bool BOTH> struct States : Chain<Layout> {
     }
     __device__ __forceinline__ void run_turn(int turn)
     {
-        const Link &g = link(turn);
+        const Gates &g = link(turn);
         float T[32], S[32];
         expect_state(turn);
         barrier_wait(ready(group, turn), turn / 2 & 1);
@@ -140,6 +149,13 @@ template <bool BOTH> struct Gatekeeper : States<BOTH> {
             coming[half].load(Base::args.in, Base::span, Base::head,
                               place(turn) < Base::chunks ? first + half * 32 + lane : Base::span.count);
     }
+    /* By one thread: to the kernel of gradients. */
+    __device__ __forceinline__ void give_out(const Gates &gates, int chunk) const
+    {
+        char *const to = (char *)Base::tiles.gates;
+        bytes_store(to + ((int64_t)Base::walk * Base::chunks + chunk) * (int)sizeof(Gates), &gates, sizeof gates);
+        stores_commit();
+    }
     __device__ __forceinline__ void run() const
     {
         const int lane = (int)threadIdx.x % 32;
@@ -147,22 +163,31 @@ template <bool BOTH> struct Gatekeeper : States<BOTH> {
         load(coming, 0);
 #pragma unroll 1
         for (int turn = 0; place(turn) < Base::chunks; turn++) {
-            Link &to = ((Link *)(Base::shared + Layout::LINKS))[kept * 2 + turn % 2];
-            const int64_t first = (int64_t)(Base::back ? Base::chunks - 1 - place(turn) : place(turn)) * STEPS;
-            if (turn > 1) barrier_wait(Base::freed(kept), turn & 1);
+            Gates &to = ((Gates *)(Base::shared + Layout::LINKS))[kept * 2 + turn % 2];
+            const int chunk = Base::back ? Base::chunks - 1 - place(turn) : place(turn);
+            const int64_t first = (int64_t)chunk * STEPS;
+            if (turn > 1) barrier_wait(Base::freed(kept, turn), (turn / 2 - 1) & 1);
+            if (lane == 0) stores_wait<1>();
+            __syncwarp(); /* nothing reads the gates of two turns ago */
 #pragma unroll
             for (int half = 0; half < HALVES; half++) {
                 const int step = half * 32 + lane;
-                start_link<false>(to, NULL, Base::args.in, coming[half], first + step < Base::span.count,
-                                  first + step, step);
+                attention_tiles::start_gates(to, Base::args.in, coming[half], first + step < Base::span.count,
+                                             first + step, step);
             }
             load(coming, turn + 1);
             __syncwarp(); /* what the blocks multiply to is there */
 #pragma unroll
-            for (int half = 0; half < HALVES; half++) finish_link(to, (float)Base::args.in.scale, half * 32 + lane);
+            for (int half = 0; half < HALVES; half++)
+                attention_tiles::finish_gates(to, (float)Base::args.in.scale, half * 32 + lane);
+            if (!Base::back) shared_publish();
             __syncwarp(); /* the gates are there */
-            if (lane == 0) barrier_arrive(Base::ready(kept, turn));
+            if (lane == 0) {
+                barrier_arrive(Base::ready(kept, turn));
+                if (!Base::back) give_out(to, chunk);
+            }
         }
+        if (lane == 0) stores_wait<0>();
     }
 };
 
@@ -174,8 +199,10 @@ __global__ void __launch_bounds__((GROUPS + 1) * THREADS, 1) states_kernel(const
         let_later_start();
         if (threadIdx.x == 0) States<BOTH>::make_barriers(shared);
         cluster_meet(); /* the barriers are there */
-        await_earlier();
         States<BOTH> states(args, shared);
+        states.bring_near();
+        __syncwarp(); /* the engine is told by registers that a warp's threads share */
+        await_earlier();
         if (states.group < GROUPS)
             states.run();
         else

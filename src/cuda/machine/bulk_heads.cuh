@@ -17,6 +17,14 @@ __device__ inline void tile_load(void *to, const CUtensorMap &map, HeadTileAt at
                  : "memory");
 }
 
+/* Brings what a load of the tile will read into the second-level cache. */
+__device__ inline void tile_bring_near(const CUtensorMap &map, HeadTileAt at)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(&map), "r"(at.lane),
+                 "r"(at.step), "r"(at.head), "r"(at.row)
+                 : "memory");
+}
+
 /* What lies outside is not stored. */
 __device__ inline void tile_store(const CUtensorMap &map, HeadTileAt at, const void *from)
 {
