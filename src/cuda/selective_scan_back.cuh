@@ -225,6 +225,15 @@ __device__ inline double distant_decay(double rate, double deltas)
 {
     return exp(rate * deltas);
 }
+/*
+ * Whether a state loses so much on its way through a tile, whose step sizes come to `deltas`, that the errors of its
+ * rough decays need not be taken out of a gradient there: a quarter of a binary digit (in double of a natural one).
+ * Together they are then never more than those of 100 steps.
+ */
+template <typename Acc> __device__ inline bool fades(Acc rate, Acc deltas)
+{
+    return rate * deltas <= Acc(-0.25);
+}
 template <typename Acc> __device__ inline Acc rate_unit()
 {
     return sizeof(Acc) == 4 ? Acc(0.693147180559945309) : Acc(1);

@@ -1,7 +1,7 @@
 /*
  * The walk of the selective scan's gradients (selective_scan_back.cuh) for the usual tensors, cut by roles.  A block
- * has three teams of 128 threads, each at a task of its own, and four warps that prepare tiles for them and finish
- * these: so that teams do nothing but walk, and each scheduler has warps of both kinds.
+ * has three teams of 128 threads, each at a task of its own, and four warps that prepare tiles for them: so that
+ * teams do nothing but walk and finish what they walked, and each scheduler has warps of both kinds.
  *
  * The fast order alone is taken here.  A task that turns out to hold something else is walked to its end all the
  * same, and then again, all of it, by selective_scan_back_walk.cu, which leaves the same bits where nothing is wild.
@@ -29,6 +29,7 @@ constexpr int PART_NUMBERS = OWN * TEAM * STATES,
 /* Jobs of a team are described five ahead of the one that is finished; those three behind are nobody's any more. */
 constexpr int JOBS = 8, AHEAD = 5;
 constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
+constexpr float FADED = -1e4f; /* the rate of a state that does not exist */
 
 #include "selective_scan_back_roles.cuh"
 
@@ -42,13 +43,13 @@ constexpr int WALKER_REGISTERS = 144, HELPER_REGISTERS = 80;
 
 #include "selective_scan_back_roles_help.cuh"
 
+#include "selective_scan_back_roles_clerk.cuh"
+
 static_assert(TEAMS * sizeof(Room) <= 227 * 1024, "more than a block may have");
 
 /* Before anyone takes a role: barriers, and each team's first jobs. */
 __device__ inline void begin(const rl_s6_back_args &args, Room *rooms, int team)
 {
-    for (int k = threadIdx.x; k < TEAMS * TILE * COLUMNS; k += blockDim.x)
-        (&rooms[k / (TILE * COLUMNS)].shares[0][0][0])[k % (TILE * COLUMNS)] = 0;
     if (team == TEAMS || threadIdx.x % TEAM >= 32) return;
     Room &room = rooms[team];
     if (threadIdx.x % TEAM == 0)
@@ -64,7 +65,7 @@ __device__ inline void begin(const rl_s6_back_args &args, Room *rooms, int team)
 
 template <int form> __device__ void help(const rl_s6_back_args &args, Room *rooms)
 {
-    const int helper = threadIdx.x / 32 % (TEAM / 32);
+    const int helper = __shfl_sync(~0u, threadIdx.x / 32 % (TEAM / 32), 0);
     if (helper < TEAMS)
         Helper<form>(args, rooms[helper]).run();
     else
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__((TEAMS + 1) * TEAM, 1) roles_kernel(const __gr
         __syncthreads(); /* barriers and the first jobs are there */
         if (team < TEAMS) {
             registers_raise<WALKER_REGISTERS>();
-            Walker(args, rooms[team], team).template run<form>();
+            Walker(args, rooms[team]).template run<form>();
         } else {
             registers_lower<HELPER_REGISTERS>();
             help<form>(args, rooms);

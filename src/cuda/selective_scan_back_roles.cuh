@@ -31,29 +31,30 @@ struct Cursor {
 
 /* Two steps of a channel. */
 struct alignas(16) TwoSteps {
-    float delta0, input0, delta1, input1;
+    float delta0, delta1, input0, input1;
 };
 
 /*
  * A part of a tile: first the states before it as threads hold them; then, once a warp has read its own, its dB and
- * dC in the first half and its Σ G B and Σ A G a h in the second.
+ * dC in the first half and its Σ G B and Σ A G a h in the second.  Until the walk of a tile comes to fill them, its
+ * first part holds the states that are kept before the tile, the third one those before the chunk, and the second one
+ * in the room of each warp its channels' SUMS: Σδ from the chunk's first step up to the tile, and up to the next one.
  */
 struct alignas(16) PartRoom {
     float number[OWN][TEAM * STATES];
 };
+enum { KEPT_PART = 0, SUMS_PART = 1, START_PART = 2 };
 
 struct Room {
     TwoSteps steps[2][TILE / 2][COLUMNS];
     alignas(16) float du[2][TILE / 2][COLUMNS][2];
     PartRoom part[2][PARTS];
-    alignas(16) float B[TILE][ORDERS][PANEL], C[TILE][ORDERS][PANEL];
-    uint4 inputs[2][TEAM];                          /* fours of B and C as they lie in memory */
-    alignas(16) float shares[2][TILE / 2][COLUMNS]; /* dD, ddelta_bias of every eighth two steps */
+    alignas(16) float B[2][TILE][ORDERS][PANEL], C[2][TILE][ORDERS][PANEL];
     alignas(16) float bias[2][COLUMNS], skip[2][COLUMNS];
-    float deltas[2][COLUMNS];
     Job job[JOBS];
     Cursor cursor;
     int64_t stride[STREAMS]; /* from tile to tile */
     uint64_t full[2], done[2];
-    int wild[2], task_wild; /* a job, the task so far holds what the fast order cannot take */
+    int wild[2];    /* the states or gradients of a job are what the fast order cannot take */
+    int strange[4]; /* the same of its steps */
 };

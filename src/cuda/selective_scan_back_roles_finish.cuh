@@ -44,15 +44,32 @@ template <int form> struct Quads {
     }
 };
 
+/* Those of a tile that a walking thread finishes: of its warp's channels. */
+template <int form> __device__ inline Quads<form> walked_quads(const rl_s6_back_args &args)
+{
+    const int thread = threadIdx.x % TEAM;
+    return Quads<form>(args, thread % 32 / (WARP / 4), thread / 32 * WARP + thread % (WARP / 4) * 4);
+}
+/* Those of a part that a helping lane prepares. */
+template <int form> __device__ inline Quads<form> prepared_quads(const rl_s6_back_args &args, int part)
+{
+    const int lane = threadIdx.x & 31;
+    return Quads<form>(args, part * (PART / 2) + lane / (COLUMNS / 4), lane % (COLUMNS / 4) * 4);
+}
+
+/* What a thread has of a task's dD and ddelta_bias: its channels' in two steps of every tile. */
+struct Shares {
+    float D[4], bias[4];
+};
+
 /* The warps of a team finish the steps of their own channels. */
 template <int form> struct Finisher {
     const rl_s6_back_args &args;
     Room &room;
     const Quads<form> quads;
 
-    __device__ Finisher(const rl_s6_back_args &args, Room &room)
-        : args(args), room(room),
-          quads(args, threadIdx.x % 32 / (WARP / 4), threadIdx.x % TEAM / 32 * WARP + threadIdx.x % (WARP / 4) * 4)
+    __device__ Finisher(const rl_s6_back_args &args, Room &room, const Quads<form> &quads)
+        : args(args), room(room), quads(quads)
     {
     }
 
@@ -75,14 +92,12 @@ template <int form> struct Finisher {
     {
         unpack<form>(raw, args.scan.delta, OF_DELTA, true, slope);
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float value = slope[k] + bias.state[k];
-            slope[k] = softplus_slope(value, decay_of_small(value));
-        }
+        for (int k = 0; k < 4; k++) slope[k] = slope_of_small(slope[k] + bias.state[k]);
     }
 
     /* `whole`: all of the job exists. */
-    template <bool whole> __device__ void finish(const Job &job, int parity, const Leaving &from) const
+    template <bool whole>
+    __device__ void finish(const Job &job, int parity, const Leaving &from, Shares &shares) const
     {
         const int two = quads.two, column = quads.column, count = quads.count(job);
         const float *const sums =
@@ -91,12 +106,10 @@ template <int form> struct Finisher {
         char *const to_dx = quads.find(job, OF_DX), *const to_ddelta = quads.find(job, OF_DDELTA);
         const Four<float> skip = *(const Four<float> *)&room.skip[job.vectors][column];
         const Four<float> bias = *(const Four<float> *)&room.bias[job.vectors][column];
-        Four<float> &all_D = *(Four<float> *)&room.shares[0][two][column];
-        Four<float> &all_bias = *(Four<float> *)&room.shares[1][two][column];
-        Four<float> dD = all_D, dbias = all_bias, du[2];
-        TwoSteps steps[4];
+        Four<float> du[2];
+        float2 deltas[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) steps[k] = room.steps[parity][two][slot_of(column) ^ k];
+        for (int k = 0; k < 4; k++) deltas[k] = *(const float2 *)&room.steps[parity][two][slot_of(column) ^ k].delta0;
 #pragma unroll
         for (int k = 0; k < 2; k++) du[k] = *(const Four<float> *)&room.du[parity][two][column + 2 * k];
 #pragma unroll
@@ -108,31 +121,34 @@ template <int form> struct Finisher {
             slopes_of(from.delta[i], bias, slope);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
-                const float delta = i ? steps[k].delta1 : steps[k].delta0, own = du[k / 2].state[k % 2 * 2 + i];
+                const float delta = i ? deltas[k].y : deltas[k].x, own = du[k / 2].state[k % 2 * 2 + i];
                 dx[k] = fma(own, skip.state[k], product(delta, along_B.state[k]));
                 ddelta[k] = product(slope[k], fma(x[k], along_B.state[k], along_delta.state[k]));
-                dbias.state[k] += ddelta[k];
-                dD.state[k] = fma(own, x[k], dD.state[k]);
+                shares.bias[k] += ddelta[k];
+                shares.D[k] = fma(own, x[k], shares.D[k]);
             }
             if (!whole && i >= count) continue;
             store_whole(to_dx + i * args.pace[OF_DX], dx, dtype_of<form>(args.dx, OF_DX));
             store_whole(to_ddelta + i * args.pace[OF_DDELTA], ddelta, dtype_of<form>(args.ddelta, OF_DDELTA));
         }
-        all_D = dD;
-        all_bias = dbias;
     }
 
-    /* The warp's channels of a task's dD and ddelta_bias, which begin anew: a lane one of one. */
-    __device__ void finish_task(const Job &job) const
+    /* A task's dD and ddelta_bias: the twos of its tiles one after the other. */
+    __device__ void finish_task(const Job &job, const Shares &shares) const
     {
-        const int kind = threadIdx.x % 32 / WARP, at = threadIdx.x % TEAM / 32 * WARP + threadIdx.x % WARP;
-        float sum = 0;
-        __syncwarp(); /* its sums are complete */
-        for (int row = 0; row < TILE / 2; row++) {
-            sum += room.shares[kind][row][at];
-            room.shares[kind][row][at] = 0;
+        const int64_t at = job.index * args.scan.channels + job.channel + quads.column;
+        const int lane = threadIdx.x & 31;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float D = 0, bias = 0;
+#pragma unroll 1
+            for (int two = 0; two < TILE / 2; two++) {
+                D += __shfl_sync(~0u, shares.D[k], two * (WARP / 4) + lane % (WARP / 4));
+                bias += __shfl_sync(~0u, shares.bias[k], two * (WARP / 4) + lane % (WARP / 4));
+            }
+            if (lane >= WARP / 4 || quads.column + k >= job.channels) continue;
+            ((float *)args.D_parts)[at + k] = D;
+            ((float *)args.bias_parts)[at + k] = bias;
         }
-        if (at >= job.channels) return;
-        ((float *)(kind ? args.bias_parts : args.D_parts))[job.index * args.scan.channels + job.channel + at] = sum;
     }
 };

@@ -7,7 +7,7 @@ struct Parts {
     Room &room;
     const int thread;
     const Lane lane;
-    float rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES], carried[OWN][STATES], deltas[OWN];
+    float rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES];
 
     __device__ explicit Parts(Room &room) : room(room), thread(threadIdx.x % TEAM), lane(threadIdx.x % TEAM)
     {
@@ -64,7 +64,6 @@ struct Parts {
         __device__ void turn(int parity)
         {
             move(parity ? 1 + PARTS : 1 - PARTS);
-            rows += (parity ? -PARTS : PARTS) * (PART * ORDERS * PANEL); /* both parities share them */
         }
     };
     /* Of the first part of a tile of parity 0. */
@@ -77,7 +76,7 @@ struct Parts {
             at.steps[j] = &room.steps[0][0][slot_of(lane.column_of(j))];
             at.du[j] = (const float2 *)room.du[0][0][lane.column_of(j)];
         }
-        at.rows = &room.B[0][lane.order][lane.lane * STATES];
+        at.rows = &room.B[0][0][lane.order][lane.lane * STATES];
         at.start = part + thread * STATES;
         at.inputs = part + thread / 32 * WARP_NUMBERS + (thread & 1) * PANEL + lane.lane * STATES + lane.order;
         at.along =
@@ -107,7 +106,7 @@ struct Parts {
     /* B (kind 0) or C of a part's step. */
     __device__ static Four<float> row_of(const Places &at, int kind, int t)
     {
-        return *(const Four<float> *)(at.rows + (kind * TILE + t) * ORDERS * PANEL);
+        return *(const Four<float> *)(at.rows + (kind * 2 * TILE + t) * ORDERS * PANEL);
     }
 
     /* One step of a channel forward; its decays are left in `decay`. */
@@ -156,12 +155,18 @@ struct Parts {
         for (int k = 0; k < STATES; k++) dC[k] = first ? du * after[k] : fma(du, after[k], dC[k]);
     }
 
-    /* One step of a channel back. */
-    __device__ void step_back(float delta, float input, float du, int j, const Four<float> &b, const Four<float> &c,
-                              const float (&before)[STATES], const float (&decay)[STATES], float (&dB)[STATES],
-                              float &along_B, float &along_delta)
+    /* What entered a tile, by rough decays alone, and the sums of its step sizes. */
+    struct Passing {
+        float carried[OWN][STATES], deltas[OWN];
+    };
+
+    /* One step of a channel back; `anchors`: and of what passes. */
+    template <bool anchors>
+    __device__ void step_back(Passing &passing, float delta, float input, float du, int j, const Four<float> &b,
+                              const Four<float> &c, const float (&before)[STATES], const float (&decay)[STATES],
+                              float (&dB)[STATES], float &along_B, float &along_delta)
     {
-        deltas[j] += delta;
+        if (anchors) passing.deltas[j] += delta;
 #pragma unroll
         for (int k = 0; k < STATES; k++) {
             float &gradient = G[j][k];
@@ -169,7 +174,7 @@ struct Parts {
             dB[k] = j == 0 ? input * gradient : fma(input, gradient, dB[k]);
             along_B = k == 0 ? gradient * b.state[k] : fma(gradient, b.state[k], along_B);
             gradient *= decay[k];
-            carried[j][k] *= decay[k];
+            if (anchors) passing.carried[j][k] *= decay[k];
             const float flow = gradient * before[k];
             along_delta = k == 0 ? rate[j][k] * flow : fma(rate[j][k], flow, along_delta);
             dA[j][k] = fma(delta, flow, dA[j][k]);
@@ -186,7 +191,7 @@ struct Parts {
         }
     }
 
-    __device__ void walk_part(const Places &at)
+    template <bool anchors> __device__ void walk_part(const Places &at, Passing &passing)
     {
         float h[PART + 1][OWN][STATES], decay[PART][OWN][STATES];
 #pragma unroll
@@ -222,9 +227,9 @@ struct Parts {
                 float along_B[OWN], along_delta[OWN];
 #pragma unroll
                 for (int j = 0; j < OWN; j++)
-                    step_back(i ? step[j].delta1 : step[j].delta0, i ? step[j].input1 : step[j].input0,
-                              i ? du[j].y : du[j].x, j, b, c, h[t][j], decay[t][j], dB[i], along_B[j],
-                              along_delta[j]);
+                    step_back<anchors>(passing, i ? step[j].delta1 : step[j].delta0,
+                                       i ? step[j].input1 : step[j].input0, i ? du[j].y : du[j].x, j, b, c, h[t][j],
+                                       decay[t][j], dB[i], along_B[j], along_delta[j]);
                 if (t > 0) {
                     b = row_of(at, 0, t - 1);
                     c = row_of(at, 1, t - 1);

@@ -2,9 +2,8 @@
 
 struct Walker : Parts {
     const rl_s6_back_args &args;
-    const int team;
 
-    __device__ Walker(const rl_s6_back_args &args, Room &room, int team) : Parts(room), args(args), team(team)
+    __device__ Walker(const rl_s6_back_args &args, Room &room) : Parts(room), args(args)
     {
     }
 
@@ -41,20 +40,20 @@ struct Walker : Parts {
                 to[j][k] = view.data && has(job, j, k) ? ((const float *)view.data)[place_in(view, job, j, k)] : 0.0f;
     }
 
-    /* Where a span begins: what enters it waits in the place of the task's part of dA. */
-    __device__ void enter_span(const Job &job)
+    /* Where an anchored tile begins: what enters it waits in the place of the task's part of dA. */
+    __device__ void enter_tile(const Job &job, Passing &passing) const
     {
         store_each(args.A_parts, job, job.index, G);
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            deltas[j] = 0;
+            passing.deltas[j] = 0;
 #pragma unroll
-            for (int k = 0; k < STATES; k++) carried[j][k] = G[j][k];
+            for (int k = 0; k < STATES; k++) passing.carried[j][k] = G[j][k];
         }
     }
 
-    /* Where it ends: takes the errors of rough decays out of what entered it. */
-    __device__ void anchor(const Job &job)
+    /* Where it ends: takes the errors of rough decays out of what entered it, but for states that fade. */
+    __device__ void anchor(const Job &job, const Passing &passing, unsigned fading)
     {
         float entering[OWN][STATES];
         load_each(args.A_parts, job, job.index, entering);
@@ -62,9 +61,9 @@ struct Walker : Parts {
         for (int j = 0; j < OWN; j++)
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
-                const float right = long_decay(rate[j][k], deltas[j]);
-                const float error = fma(right, entering[j][k], -carried[j][k]);
-                G[j][k] += error;
+                const float right = long_decay(rate[j][k], passing.deltas[j]);
+                const float error = fma(right, entering[j][k], -passing.carried[j][k]);
+                if (!(fading >> (j * STATES + k) & 1)) G[j][k] += error;
             }
     }
 
@@ -88,7 +87,7 @@ struct Walker : Parts {
 #pragma unroll
             for (int k = 0; k < STATES; k++) {
                 const int64_t channel = job.channel + lane.column_of(j);
-                rate[j][k] = has(job, j, k) ? rate_of(load_A<float>(args.scan, channel, lane.state_of(0, k))) : 0.0f;
+                rate[j][k] = has(job, j, k) ? rate_of(load_A<float>(args.scan, channel, lane.state_of(0, k))) : FADED;
                 tame = tame && rate[j][k] <= 0;
                 dA[j][k] = 0;
             }
@@ -110,83 +109,94 @@ struct Walker : Parts {
         return tame;
     }
 
-    /* The states before a chunk. */
-    __device__ void fetch_start(const Job &job, float (&start)[OWN][STATES]) const
+    /* The states before a chunk, where it has any. */
+    __device__ void load_start(const Job &job, int parity, float (&start)[OWN][STATES]) const
     {
-        if (args.scan.chunks > 1)
-            load_each(args.ends, job, job.row, start);
-        else
+        if (args.scan.chunks == 1) {
             load_view(args.scan.h_init, job, start);
+            return;
+        }
+#pragma unroll
+        for (int j = 0; j < OWN; j++) load_four(&room.part[parity][START_PART].number[j][thread * STATES], start[j]);
     }
 
-    /* The states before a tile, as the threads' first part holds what is kept of them. */
-    __device__ void load_before(const Job &job, int parity, const float (&start)[OWN][STATES],
-                                float (&h)[OWN][STATES]) const
+    /*
+     * The states before a tile, as its parts hold what is kept of them; and what its step sizes come to, less than 0
+     * where that is not known.
+     */
+    __device__ void load_before(const Job &job, int parity, float (&h)[OWN][STATES], float (&fade)[OWN]) const
     {
+        const PartRoom *const part = room.part[parity];
+        const float *const sums = &part[SUMS_PART].number[0][thread / 32 * WARP_NUMBERS];
+        float start[OWN][STATES], before[OWN];
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
-            load_four(&room.part[parity][0].number[j][thread * STATES], h[j]);
-            const float sum = room.deltas[parity][lane.column_of(j)];
-            if (!job.moves) continue;
-#pragma unroll
-            for (int k = 0; k < STATES; k++)
-                h[j][k] = job.leaves ? start[j][k] : fma(distant_decay(rate[j][k], sum), start[j][k], h[j][k]);
+            const int column = lane.column_of(j) % WARP;
+            load_four(&part[KEPT_PART].number[j][thread * STATES], h[j]);
+            before[j] = sums[column];
+            fade[j] = sums[WARP + column] - before[j];
         }
+        if (job.moves) {
+            load_start(job, parity, start);
+#pragma unroll
+            for (int j = 0; j < OWN; j++)
+#pragma unroll
+                for (int k = 0; k < STATES; k++)
+                    h[j][k] =
+                        job.leaves ? start[j][k] : fma(distant_decay(rate[j][k], before[j]), start[j][k], h[j][k]);
+        }
+        __syncwarp(); /* the warp has read what its states will take the place of */
     }
 
-    /* B and C of the tile, each lane's states in four orders. */
-    template <int form> __device__ void spread_inputs(int parity)
+    /* A bit for each chain. */
+    __device__ unsigned find_fading(const float (&fade)[OWN]) const
     {
-        const int at = thread / LANES % TILE, four = thread % LANES;
-        float value[STATES];
-        Raw<float> raw;
-        if (bytes_in<form>(args.scan.B, OF_B) == 4) {
-            raw.bits = room.inputs[parity][thread];
-        } else {
-            const uint2 two = ((const uint2 *)room.inputs[parity])[thread];
-            raw.bits = make_uint4(two.x, two.y, 0, 0);
-        }
-        unpack<form>(raw, args.scan.B, OF_B, true, value);
-        float(*const to)[PANEL] = thread < TEAM / 2 ? room.B[at] : room.C[at];
+        unsigned fading = 0;
 #pragma unroll
-        for (int order = 0; order < ORDERS; order++) {
-            Four<float> turned;
+        for (int j = 0; j < OWN; j++)
 #pragma unroll
-            for (int k = 0; k < STATES; k++) turned.state[k] = value[k ^ order];
-            *(Four<float> *)&to[order][four * STATES] = turned;
-        }
+            for (int k = 0; k < STATES; k++) fading |= (fades(rate[j][k], fade[j]) ? 1u : 0u) << (j * STATES + k);
+        return fading;
     }
 
-    template <int form> __device__ void walk(const Job &job, int parity, Places &at)
+    template <bool anchors> __device__ void walk_parts(Places &at, Passing &passing)
     {
-        float start[OWN][STATES] = {}, h[OWN][STATES];
-        bool tame = true;
-        if (job.moves) fetch_start(job, start);
-        barrier_meet_numbered(1 + team, TEAM); /* all have left B and C */
-        spread_inputs<form>(parity);
-        if (job.begins) tame = begin_task(job);
-        if (job.enters) tame = enter_chunk(job) && tame;
-        barrier_meet_numbered(1 + team, TEAM); /* B and C are there */
-        load_before(job, parity, start, h);
-        if (!(tame && is_tame(h))) room.wild[parity] = 1;
-        if (job.enters || (job.tile & 1)) enter_span(job);
-        leave_starts(at, h);
 #pragma unroll 1
         for (int part = PARTS - 1; part >= 0; part--) {
-            walk_part(at);
+            walk_part<anchors>(at, passing);
             at.move(-1);
         }
-        const Finisher<form> finisher(args, room);
+    }
+
+    template <int form> __device__ void walk(const Job &job, int parity, Places &at, Shares &shares)
+    {
+        float h[OWN][STATES], fade[OWN];
+        bool tame = true;
+        if (job.begins) tame = begin_task(job);
+        if (job.enters) tame = enter_chunk(job) && tame;
+        load_before(job, parity, h, fade);
+        if (!(tame && is_tame(h))) room.wild[parity] = 1;
+        leave_starts(at, h);
+        Passing passing;
+        const unsigned fading = find_fading(fade);
+        if (__all_sync(~0u, fading == (1u << OWN * STATES) - 1)) {
+            walk_parts<false>(at, passing);
+        } else {
+            enter_tile(job, passing);
+            walk_parts<true>(at, passing);
+            anchor(job, passing, fading);
+        }
+        __syncwarp(); /* the warp's sums are there */
+        const Finisher<form> finisher(args, room, walked_quads<form>(args));
         typename Finisher<form>::Leaving leaving;
         finisher.fetch(job, leaving);
-        if (!(job.tile & 1)) anchor(job);
-        __syncwarp(); /* the warp's sums are there */
-        is_whole(job) ? finisher.template finish<true>(job, parity, leaving)
-                      : finisher.template finish<false>(job, parity, leaving);
+        is_whole(job) ? finisher.template finish<true>(job, parity, leaving, shares)
+                      : finisher.template finish<false>(job, parity, leaving, shares);
         if (job.leaves && job.starts && args.dh_init.data) store_initial(job);
         if (!job.ends_task) return;
         store_each(args.A_parts, job, job.index, dA);
-        finisher.finish_task(job);
+        finisher.finish_task(job, shares);
+        shares = {};
     }
 
     __device__ void store_initial(const Job &job) const
@@ -201,13 +211,14 @@ struct Walker : Parts {
     template <int form> __device__ void run()
     {
         Places at = places();
+        Shares shares = {};
         for (unsigned i = 0;; i++) {
             const Job &job = room.job[i % JOBS];
             const int parity = i & 1;
             barrier_wait(&room.full[parity], i / 2 & 1);
             if (job.steps == 0) return;
             if (i > 0) at.turn(parity);
-            walk<form>(job, parity, at);
+            walk<form>(job, parity, at, shares);
             __syncwarp();
             if ((thread & 31) == 0) barrier_arrive(&room.done[parity]);
         }

@@ -26,21 +26,21 @@ __device__ inline double softplus_of_any(double value)
     return softplus(value);
 }
 
-/* Its slope σ(value), from t = exp(-|value|). */
-__device__ inline float softplus_slope(float value, float t)
+/* Its slope σ(value), of a value whose size is at most SMALL. */
+__device__ inline float slope_of_small(float value)
 {
-    const float inverse = reciprocal_rough(1.0f + t);
-    return value > 0.0f ? inverse : t * inverse;
+    return reciprocal_rough(1.0f + exp2_rough(-1.44269504f * value));
 }
-__device__ inline float decay_of_small(float value)
+__device__ inline float softplus_slope(float value)
 {
-    return exp2_rough(-1.44269504f * fabsf(value));
+    const float t = expf(-fabsf(value)), inverse = reciprocal_rough(1.0f + t);
+    return value > 0.0f ? inverse : t * inverse;
 }
 
 __device__ inline void soften(float raw, float &value, float &slope)
 {
     value = softplus_of_any(raw);
-    slope = softplus_slope(raw, fabsf(raw) <= SMALL ? decay_of_small(raw) : expf(-fabsf(raw)));
+    slope = fabsf(raw) <= SMALL ? slope_of_small(raw) : softplus_slope(raw);
 }
 __device__ inline void soften(double raw, double &value, double &slope)
 {
@@ -75,7 +75,7 @@ template <bool slopes> __device__ inline void soften_four(float (&value)[4], flo
     for (int k = 0; k < 4; k++) {
         const float raw = value[k];
         value[k] = softplus_of_small(raw);
-        if (slopes) slope[k] = softplus_slope(raw, decay_of_small(raw));
+        if (slopes) slope[k] = slope_of_small(raw);
     }
 }
 template <bool slopes> __device__ inline void soften_four(double (&value)[4], double (&slope)[4])

@@ -77,8 +77,8 @@ template <typename Acc, int form> struct Task {
     /* What is kept before a tile, on its way. */
     struct Kept {
         Four<Acc> state[OWN];
-        Four<Acc> start[OWN]; /* the chunk's first */
-        Acc deltas[OWN];
+        Four<Acc> start[OWN];       /* the chunk's first */
+        Acc deltas[OWN], fade[OWN]; /* Σδ up to the tile; of its own steps, where there is another behind it */
     };
 
     /* The states that a chunk starts from; of a whole sequence only h_init tells them. */
@@ -110,17 +110,16 @@ template <typename Acc, int form> struct Task {
         const int64_t offset = panel * (OWN * place_step());
         const Acc *const from = keeping.state + tile * keeping.stride + offset + threadIdx.x * STATES;
         const Acc *const ends = keeping.ends + offset + threadIdx.x * STATES;
-        const bool moves = tiles.moves;
         Kept to = {};
 #pragma unroll
-        for (int j = 0; j < OWN; j++)
-            if (moves && args.scan.chunks > 1) to.start[j] = *(const Four<Acc> *)(ends + j * place_step());
-        if (tile <= 0) return to; /* nothing is kept there */
-#pragma unroll
         for (int j = 0; j < OWN; j++) {
-            to.state[j] = *(const Four<Acc> *)(from + j * place_step());
-            if (moves && walker.lane.column_of(j) < block.channels)
-                to.deltas[j] = keeping.sums[tile * args.scan.channels + walker.lane.column_of(j)];
+            const int column = walker.lane.column_of(j);
+            const bool known = tile >= 0 && column < block.channels;
+            const Acc *const sum = &keeping.sums[tile * args.scan.channels + column];
+            if (tiles.moves && args.scan.chunks > 1) to.start[j] = *(const Four<Acc> *)(ends + j * place_step());
+            if (tile > 0) to.state[j] = *(const Four<Acc> *)(from + j * place_step());
+            if (tile > 0 && known) to.deltas[j] = sum[0];
+            if (known && tile + 1 < tiles.chunk.tiles) to.fade[j] = sum[args.scan.channels] - to.deltas[j];
         }
         return to;
     }
@@ -281,11 +280,12 @@ template <typename Acc, int form> struct Task {
             Acc h[OWN][STATES];
             if (last || !is_resident()) load_panel(piece, panel, last);
             load_before(chunk, tile, panel, ahead.kept, h);
+            const Acc fade[OWN] = {ahead.kept.fade[0], ahead.kept.fade[1]};
             prepares().template put_inputs<ORDERS>(ahead.input, rows, steps, panel, tiles.B, tiles.C);
             __syncthreads(); /* the stage is prepared, and sums of the one before have been read */
-            if (last || parity || !is_resident()) walker.enter_span();
+            walker.enter_tile();
             walker.walk_tile(panel, chunk, first, h, tiles.flags[parity]);
-            if (!parity || !is_resident()) walker.anchor();
+            walker.anchor(fade);
             if (tile == 0 || !is_resident()) store_panel(piece, panel, tile == 0 && piece.starts);
             if (panel == 0) { /* of the tile before, in nobody's hands */
                 clear_flags(parity ^ 1);

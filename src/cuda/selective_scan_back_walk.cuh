@@ -5,8 +5,8 @@
  * after a step (dC, Σ C h) is taken on the way forward, the rest on the way back.
  *
  * Numbers: decays are rough (rough_decay) and run from accurate states over one tile.  The gradient that runs against
- * time would take their errors on from tile to tile: so what entered a span of two tiles goes through it a second
- * time, by the rough decays alone (`carried`), and is in the end replaced by its product with exp(A Σδ).
+ * time would take their errors on from tile to tile: so what entered a tile goes through it a second time, by the
+ * rough decays alone (`carried`), and is in the end replaced by its product with exp(A Σδ), unless the tile fades it.
  *
  * From the first step on where a decay may grow, or a step or the state is not finite, a state is `plain`: see
  * selective_scan_back_plain.cuh.
@@ -15,7 +15,7 @@
 /* Chains of a thread, and what belongs to them. */
 template <typename Acc> struct Chains {
     Acc rate[OWN][STATES], G[OWN][STATES], dA[OWN][STATES], carried[OWN][STATES], deltas[OWN];
-    unsigned spoilt; /* a bit each: they have been plain since the span began, and are not anchored */
+    unsigned spoilt; /* a bit each: they have been plain since the tile began, and are not anchored */
 };
 
 template <typename Acc> struct Walker {
@@ -233,8 +233,8 @@ template <typename Acc> struct Walker {
         for (int part = parts - 1; part >= 0; part--) walk_part<outputs, more>(part);
     }
 
-    /* Where a span begins. */
-    __device__ void enter_span()
+    /* Where a tile begins. */
+    __device__ void enter_tile()
     {
         own.spoilt = 0;
 #pragma unroll
@@ -247,8 +247,8 @@ template <typename Acc> struct Walker {
         }
     }
 
-    /* Where it ends: takes the errors of rough decays out of what entered it. */
-    __device__ void anchor()
+    /* Where it ends: takes the errors of rough decays out of what entered it, but where that fades. */
+    __device__ void anchor(const Acc (&fade)[OWN])
     {
 #pragma unroll
         for (int j = 0; j < OWN; j++) {
@@ -257,7 +257,8 @@ template <typename Acc> struct Walker {
             for (int k = 0; k < STATES; k++) {
                 const Acc right = long_decay(own.rate[j][k], own.deltas[j]);
                 const Acc error = fma(right, entering.state[k], -own.carried[j][k]);
-                if (!(own.spoilt >> (j * STATES + k) & 1)) own.G[j][k] += error;
+                const bool spoilt = own.spoilt >> (j * STATES + k) & 1;
+                if (!spoilt && !fades(own.rate[j][k], fade[j])) own.G[j][k] += error;
             }
         }
     }
