@@ -1,10 +1,12 @@
 /*
  * The first kernel of the selective scan's gradients (selective_scan_back_summary.cu tells what it makes) for neat
  * tensors of types that are known, one panel of states, and softplus without limits.  A block takes a chunk of up to
- * 64 channels, a span of two tiles at a time, which the copy engine has brought: all threads prepare its steps, each
- * those of four channels and two steps, and then walk it:
+ * 64 channels, a span of two tiles at a time, which the copy engine has brought: each warp prepares the steps of its
+ * own channels, a thread those of four channels and two steps, and then walks them:
  *
  *     warp   = 8 channels x 4 lanes with 4 states each
+ *
+ * Warps meet only in B and C, which they turn together, and where the last of them sends for the next span.
  *
  * What runs against time, Σ P_t du_t C_t, changes no more once P_t is small enough, which most states soon come to.
  * Once a warp has no more than 32 left that a span could change a bit of, its lanes take these alone.
@@ -63,8 +65,8 @@ template <typename T, typename U, bool gated> struct Summary : Stager<T, U, gate
     using Base::args, Base::chunk, Base::block, Base::tiles, Base::way_back, Base::stage_of, Base::lane, Base::warp,
         Base::warps;
 
-    const int states, order, own_column,
-        column; /* the lane of four states; the thread's channel in its warp, block */
+    const int states, order;      /* the lane of four states; their order in memory */
+    const int own_column, column; /* the thread's channel in its warp, in its block */
     const bool exists;
     float rate[STATES], h[STATES], back[STATES], deltas;
     float *kept, *sums; /* of the tile that is walked */
@@ -361,6 +363,7 @@ __global__ void __launch_bounds__(THREADS_OF_ALL, 3)
         barrier_init(&tiles.shared, (int)blockDim.x / 32);
         barrier_publish();
         tiles.done = 0;
+        for (int k = 0; k < 2 * WARPS; k++) tiles.largest[k / WARPS][k % WARPS] = 0; /* of warps that are not there */
         tile_prefetch(args.copies.delta), tile_prefetch(args.copies.x), tile_prefetch(args.copies.B);
     }
     uint32_t parity = 0;

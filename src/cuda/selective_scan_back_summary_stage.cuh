@@ -142,8 +142,7 @@ template <typename T, typename U, bool gated> struct Stager {
         if (gated) copy_boxes(raw.z, copies.z, steps);
     }
 
-    /* The thread's four channels of its first step, of so many bytes each: where the copy engine's swizzle puts them.
-     */
+    /* The thread's four channels of its first step, of so many bytes each: where the swizzle puts them. */
     __device__ int place_in_boxes(int size) const
     {
         const int byte = quad_column() * size, row = 2 * pair();
@@ -314,8 +313,7 @@ template <typename T, typename U, bool gated> struct Stager {
         __syncwarp();
     }
 
-    /* Turns what has been copied into what is walked.  Answers the largest |du| of two steps of the warp's channels.
-     */
+    /* Turns what has been copied into what is walked.  Answers the largest |du| of two steps of a channel. */
     __device__ float prepare(int tile, int steps, bool more) const
     {
         share_states(tile, steps);
