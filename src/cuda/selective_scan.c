@@ -265,8 +265,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
         status = launch_walk(context, args, args->shape == RL_S6_MIDDLE_SHAPE ? RL_S6_MIDDLE_SUMMARY : RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    const rl_s6_walk walks[] = {is_for_two(context, args) ? RL_S6_USUAL : RL_S6_CROWDED, RL_S6_MIDDLE, RL_S6_FINE,
-                                RL_S6_SNUG};
+    static const rl_s6_walk walks[RL_S6_SHAPES] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE, RL_S6_SNUG};
     if (status == RILL_OK) status = launch_walk(context, args, walks[args->shape]);
     return status == RILL_OK && args->fades ? launch_redo(context, args) : status;
 }

@@ -183,11 +183,11 @@ struct Stage {
 
 #include "selective_scan_producer.cuh"
 
-/* Blocks of a multiprocessor: as many as leave all threads the registers that they like.  U is what is projected. */
-template <typename T, typename U, typename Shape, Pass pass, Work work>
-constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                                          ? 1
-                               : Shape::OWN == 4 && (sizeof(U) == 4 || pass == SUMMARY || work == ANY) ? 2
-                                                                                                       : 3;
+/* Blocks of a multiprocessor: as many as leave all threads the registers that they need. */
+template <typename T, typename Shape, Pass pass, Work work>
+constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                        ? 1
+                               : Shape::OWN == 4 && (pass == SUMMARY || work == ANY) ? 2
+                                                                                     : 3;
 
 /* Whether, as far as the thread knows, what came before the task has faded. */
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
@@ -202,9 +202,9 @@ __device__ bool run_roles(const rl_s6_walk_args &walk, const Task &task, Tiles<A
     return consumer.has_faded();
 }
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work,
-          int blocks = BLOCKS_AT_ONCE<T, U, Shape, pass, work>>
-__global__ void __launch_bounds__(Shape::THREADS, blocks) scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
+__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape, pass, work>)
+    scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
 {
     const rl_s6_args &args = walk.scan;
     let_later_start();
@@ -247,10 +247,6 @@ template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool
     case RL_S6_SNUG:
         if (whole) return {kernel_address<scan_kernel<T, U, float, Snug, FULL, WHOLE>>(), sizeof(Tiles<float, Snug>)};
         return pick_work<T, U, Middle, FULL>(false);
-    case RL_S6_CROWDED:
-        if (whole)
-            return {kernel_address<scan_kernel<T, U, float, Usual, FULL, WHOLE, 3>>(), sizeof(Tiles<float, Usual>)};
-        return pick_work<T, U, Usual, FULL>(false);
     default:
         return pick_work<T, U, Usual, FULL>(whole);
     }
