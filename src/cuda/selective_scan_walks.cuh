@@ -182,8 +182,9 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
     }
 
     /*
-     * The exponent of a rough decay, raised by what exp2_rough is low about 2^-6, where errors last longest of all that
-     * no anchor ends: .43 of 2^-24, of which 2^-25 makes good .34 and still leaves exp2_rough(0) the 1 that it is.
+     * The exponent of a rough decay, raised by what exp2_rough is low about 2^-6, where errors last longest of all
+     * that no anchor ends: .43 of 2^-24, of which 2^-25 makes good .34 and still leaves exp2_rough(0) the 1 that it
+     * is.
      */
     __device__ static Acc power_of(Acc delta, Acc rate)
     {
