@@ -21,7 +21,6 @@ enum {
     RL_S6_CHANNELS = 32,    /* of a block, at most */
     RL_S6_MIDDLE_CHANNELS = 16,
     RL_S6_FINE_CHANNELS = 8,
-    RL_S6_SNUG_CHANNELS = 20,       /* with the middle shape's lanes */
     RL_S6_PRODUCERS = 128,          /* threads that prepare and write tiles */
     RL_S6_STEP_WHOLE_THREADS = 128, /* of a block of the decode step of whole states */
 };
@@ -32,14 +31,7 @@ enum {
  */
 enum { RL_S6_WILD = 1, RL_S6_UNFADED = 2 };
 
-/* The snug shape is of whole work alone. */
-typedef enum rl_s6_shape {
-    RL_S6_USUAL_SHAPE,
-    RL_S6_MIDDLE_SHAPE,
-    RL_S6_FINE_SHAPE,
-    RL_S6_SNUG_SHAPE,
-    RL_S6_SHAPES
-} rl_s6_shape;
+typedef enum rl_s6_shape { RL_S6_USUAL_SHAPE, RL_S6_MIDDLE_SHAPE, RL_S6_FINE_SHAPE } rl_s6_shape;
 
 /* Strides in elements.  `step` is in the order of running, `lane` is the axis of channels or states, `wide` whether
  * four neighbours are one access. */
@@ -91,7 +83,7 @@ typedef struct rl_s6_args {
     int64_t chunks;
     int64_t tasks;
     int64_t first_task;     /* of a launch */
-    int32_t block_channels; /* 32, 16 or, in the fine shape, 8; in the snug one 20 */
+    int32_t block_channels; /* 32, 16 or, in the fine shape, 8 */
     int32_t panels;         /* of states, at least 1 */
     rl_s6_shape shape;
 

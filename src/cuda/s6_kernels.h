@@ -12,15 +12,12 @@ extern "C" {
 #endif
 
 /*
- * The main kernel in its four shapes, the usual one also for three blocks of a multiprocessor; and the one that
- * summarises a chunk in two.  float64 has the usual one only.
+ * The main kernel in its three shapes, and the one that summarises a chunk in two.  float64 has the usual one only.
  */
 typedef enum rl_s6_walk {
     RL_S6_USUAL,
-    RL_S6_CROWDED,
     RL_S6_MIDDLE,
     RL_S6_FINE,
-    RL_S6_SNUG, /* whole */
     RL_S6_SUMMARY,
     RL_S6_MIDDLE_SUMMARY,
     RL_S6_WALKS

@@ -27,10 +27,6 @@ static inline int64_t rl_s6_ceil(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* Channels of a block, by shape. */
-static const int32_t rl_s6_channels[RL_S6_SHAPES] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS,
-                                                     RL_S6_SNUG_CHANNELS};
-
 /* Channels of a block: wide ones read B and C less often, narrow ones leave fewer multiprocessors idle. */
 static inline int32_t rl_s6_block_channels(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
 {
@@ -59,19 +55,17 @@ static inline int64_t rl_s6_long_chunks(int64_t tasks, int64_t length, int sms)
 
 /*
  * The shape that is done first, by the work of the multiprocessor that has most: its channels, times what a channel
- * costs in that shape.  Never asked where bits must not depend on the number of sequences.  `whole`: the work is, if
- * blocks divide a group's channels.
+ * costs in that shape.  Never asked where bits must not depend on the number of sequences.
  */
-static inline rl_s6_shape rl_s6_pick_shape(int64_t sequences, int64_t groups, int64_t group_channels, int sms,
-                                           bool whole)
+static inline rl_s6_shape rl_s6_pick_shape(int64_t sequences, int64_t groups, int64_t group_channels, int sms)
 {
-    static const int cost[RL_S6_SHAPES] = {21, 24, 30, 24};
-    const bool snug = whole && group_channels % RL_S6_SNUG_CHANNELS == 0;
+    static const int channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
+    static const int cost[] = {21, 24, 30};
     rl_s6_shape best = RL_S6_USUAL_SHAPE;
     int64_t least = INT64_MAX;
-    for (int k = 0; k < (snug ? RL_S6_SHAPES : RL_S6_SNUG_SHAPE); k++) {
-        int64_t tasks = sequences * groups * rl_s6_ceil(group_channels, rl_s6_channels[k]);
-        int64_t work = rl_s6_ceil(tasks, sms) * rl_s6_channels[k] * cost[k];
+    for (int k = 0; k < 3; k++) {
+        int64_t tasks = sequences * groups * rl_s6_ceil(group_channels, channels[k]);
+        int64_t work = rl_s6_ceil(tasks, sms) * channels[k] * cost[k];
         if (work >= least) continue;
         best = (rl_s6_shape)k;
         least = work;

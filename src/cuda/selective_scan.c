@@ -70,17 +70,12 @@ static void cut_channels(rl_s6_args *args, int64_t groups, int32_t block_channel
     args->blocks = args->blocks_per_group * groups;
 }
 
-/* Where blocks divide the channels of a group. */
-static bool may_be_whole(const rl_s6_args *args)
-{
-    return args->x.dtype != RILL_F64 && args->wide && args->states == RL_S6_PANEL && args->softplus &&
-           !args->clamps && args->steady;
-}
-
 /* Of work that is cut into blocks. */
 static bool is_whole(const rl_s6_args *args)
 {
-    return may_be_whole(args) && args->block_channels == rl_s6_channels[args->shape] &&
+    static const int32_t channels[] = {RL_S6_CHANNELS, RL_S6_MIDDLE_CHANNELS, RL_S6_FINE_CHANNELS};
+    return args->x.dtype != RILL_F64 && args->wide && args->states == RL_S6_PANEL && args->softplus &&
+           !args->clamps && args->steady && args->block_channels == channels[args->shape] &&
            args->group_channels % args->block_channels == 0;
 }
 
@@ -105,10 +100,10 @@ static void cut_usually(rl_s6_args *args, int64_t groups, int sms, bool reproduc
     args->chunks = rl_s6_chunks(args->sequences, args->blocks, args->length, sms, reproducible);
     args->shape = RL_S6_USUAL_SHAPE;
     if (args->x.dtype == RILL_F64 || reproducible) return;
-    args->shape = RL_S6_MIDDLE_SHAPE;
-    if (args->chunks == 1)
-        args->shape = rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms, may_be_whole(args));
-    if (args->shape != RL_S6_USUAL_SHAPE) cut_channels(args, groups, rl_s6_channels[args->shape]);
+    args->shape =
+        args->chunks > 1 ? RL_S6_MIDDLE_SHAPE : rl_s6_pick_shape(args->sequences, groups, args->group_channels, sms);
+    if (args->shape != RL_S6_USUAL_SHAPE)
+        cut_channels(args, groups, args->shape == RL_S6_FINE_SHAPE ? RL_S6_FINE_CHANNELS : RL_S6_MIDDLE_CHANNELS);
 }
 
 static rl_s6_pace pace_of(const rl_s6_view *view)
@@ -186,13 +181,12 @@ cudaError_t rl_cuda_prepare_selective_scan(rl_cuda_state *state)
  */
 static bool is_for_two(rill_context *context, const rl_s6_args *args)
 {
-    return (args->shape == RL_S6_USUAL_SHAPE || args->shape == RL_S6_SNUG_SHAPE) &&
-           args->tasks <= 2 * (int64_t)rl_cuda_state_of(context)->sms;
+    return args->shape == RL_S6_USUAL_SHAPE && args->tasks <= 2 * (int64_t)rl_cuda_state_of(context)->sms;
 }
 
 static rill_status launch_walk(rill_context *context, rl_s6_args *args, rl_s6_walk walk)
 {
-    static const int lanes[RL_S6_SHAPES] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES, RL_S6_MIDDLE_LANES};
+    static const int lanes[] = {RL_S6_LANES, RL_S6_MIDDLE_LANES, RL_S6_FINE_LANES};
     rl_s6_kernel kernel = kernel_of((rill_dtype)args->x.dtype, args->delta.dtype != args->x.dtype, args->whole, walk);
     int threads = RL_S6_PRODUCERS + args->block_channels * lanes[args->shape];
     rl_s6_walk_args walk_args = {.scan = *args, .paces = paces_of(args)};
@@ -265,8 +259,7 @@ static rill_status launch_walks(rill_context *context, rl_s6_args *args, int64_t
         status = launch_walk(context, args, args->shape == RL_S6_MIDDLE_SHAPE ? RL_S6_MIDDLE_SUMMARY : RL_S6_SUMMARY);
         if (status == RILL_OK) status = launch_carry(context, args);
     }
-    const rl_s6_walk walks[] = {is_for_two(context, args) ? RL_S6_USUAL : RL_S6_CROWDED, RL_S6_MIDDLE, RL_S6_FINE,
-                                RL_S6_SNUG};
+    static const rl_s6_walk walks[] = {RL_S6_USUAL, RL_S6_MIDDLE, RL_S6_FINE};
     if (status == RILL_OK) status = launch_walk(context, args, walks[args->shape]);
     return status == RILL_OK && args->fades ? launch_redo(context, args) : status;
 }

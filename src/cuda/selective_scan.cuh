@@ -9,8 +9,7 @@
  *
  * That is the usual shape.  Where it would leave much of the device idle, blocks have 16 channels with 8 lanes of 2
  * states each (the middle shape), or 8 channels with 16 lanes of one state (the fine one): less work a step for each
- * thread, more of it in all.  The snug shape is the middle one with 20 channels, for numbers of channels that these
- * share out better among the multiprocessors.
+ * thread, more of it in all.
  *
  * Warps have roles.  Four producer warps load raw tiles into registers two stages ahead, turn them into δ and δx in
  * shared memory one stage ahead (bias, softplus and clamp once a step and channel), put the skip D x beside the
@@ -50,15 +49,13 @@ constexpr int LEAST_FAST = 8; /* steps: fewer gain nothing from the fast order *
 template <int lanes, int channels> struct Shape {
     static constexpr int LANES = lanes, CHANNELS = channels, OWN = PANEL / lanes; /* states of a thread in a panel */
     static constexpr int WARP_CHANNELS = 32 / lanes;
-    static constexpr int FOURS = STEPS / GROUP * channels;             /* steps of a tile, by fours */
-    static constexpr int ACROSS = (FOURS + PRODUCERS - 1) / PRODUCERS; /* channels of a producer */
-    static constexpr bool ALL_BUSY = FOURS == ACROSS * PRODUCERS;      /* no producer is without */
+    static constexpr int HELD = STEPS * channels / GROUP / PRODUCERS;
+    static constexpr int ACROSS = HELD > 0 ? HELD : 1; /* channels of a producer */
     static constexpr int THREADS = PRODUCERS + channels * lanes;
 };
 using Usual = Shape<RL_S6_LANES, RL_S6_CHANNELS>;
 using Middle = Shape<RL_S6_MIDDLE_LANES, RL_S6_MIDDLE_CHANNELS>;
 using Fine = Shape<RL_S6_FINE_LANES, RL_S6_FINE_CHANNELS>;
-using Snug = Shape<RL_S6_MIDDLE_LANES, RL_S6_SNUG_CHANNELS>;
 
 /*
  * Binary digits that a tile must take off a channel's slowest state for the channel not to be slow in it.  So many
@@ -183,11 +180,11 @@ struct Stage {
 
 #include "selective_scan_producer.cuh"
 
-/* Blocks of a multiprocessor: as many as leave all threads the registers that they like.  U is what is projected. */
-template <typename T, typename U, typename Shape, Pass pass, Work work>
-constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                                          ? 1
-                               : Shape::OWN == 4 && (sizeof(U) == 4 || pass == SUMMARY || work == ANY) ? 2
-                                                                                                       : 3;
+/* Blocks of a multiprocessor: as many as leave all threads the registers that they need. */
+template <typename T, typename Shape, Pass pass, Work work>
+constexpr int BLOCKS_AT_ONCE = sizeof(T) == 8                                        ? 1
+                               : Shape::OWN == 4 && (pass == SUMMARY || work == ANY) ? 2
+                                                                                     : 3;
 
 /* Whether, as far as the thread knows, what came before the task has faded. */
 template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
@@ -202,9 +199,9 @@ __device__ bool run_roles(const rl_s6_walk_args &walk, const Task &task, Tiles<A
     return consumer.has_faded();
 }
 
-template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work,
-          int blocks = BLOCKS_AT_ONCE<T, U, Shape, pass, work>>
-__global__ void __launch_bounds__(Shape::THREADS, blocks) scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
+template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work work>
+__global__ void __launch_bounds__(Shape::THREADS, BLOCKS_AT_ONCE<T, Shape, pass, work>)
+    scan_kernel(const __grid_constant__ rl_s6_walk_args walk)
 {
     const rl_s6_args &args = walk.scan;
     let_later_start();
@@ -244,13 +241,6 @@ template <typename T, typename U> rl_s6_kernel pick_kernel(rl_s6_walk walk, bool
         return pick_work<T, U, Fine, FULL>(whole);
     case RL_S6_MIDDLE:
         return pick_work<T, U, Middle, FULL>(whole);
-    case RL_S6_SNUG:
-        if (whole) return {kernel_address<scan_kernel<T, U, float, Snug, FULL, WHOLE>>(), sizeof(Tiles<float, Snug>)};
-        return pick_work<T, U, Middle, FULL>(false);
-    case RL_S6_CROWDED:
-        if (whole)
-            return {kernel_address<scan_kernel<T, U, float, Usual, FULL, WHOLE, 3>>(), sizeof(Tiles<float, Usual>)};
-        return pick_work<T, U, Usual, FULL>(false);
     default:
         return pick_work<T, U, Usual, FULL>(whole);
     }

@@ -58,16 +58,21 @@ struct Consumer : Walker<T, Acc, Shape, pass, work> {
     {
         const uint32_t full = task.tiles - 1;
         while (stage.tile < full) {
+            const int flags = tiles.flags[stage.tile % 4][column];
+            const typename Base::Lead lead = this->lead_of(stage.tile & 1);
             clear_flags(stage);
-            const int flags = settle(stage, tiles.flags[stage.tile % 4][column]);
-            if (!__all_sync(~0u, tame && !flags)) return;
-            this->walk_freely(stage.tile & 1);
+            this->look_again(); /* after the tile before */
+            if (!__all_sync(~0u, tame && !flags)) {
+                const int settled = settle(stage, flags); /* by the whole warp */
+                if (!__all_sync(~0u, tame && !settled)) return;
+            }
+            this->walk_freely(stage.tile & 1, lead);
             note_states();
-            this->look_again();
             block_barrier(Shape::THREADS); /* as behind run_stage */
             stage.advance(1);
             parity ^= 1;
         }
+        this->look_again();
     }
 
     __device__ void run_stage(const Stage &stage)

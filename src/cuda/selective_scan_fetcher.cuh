@@ -7,7 +7,7 @@ template <typename T, typename U, typename Acc, typename Shape, Pass pass, Work 
     static constexpr int ACROSS = Shape::ACROSS, LANES = Shape::LANES;
     static constexpr bool LOOKS = ACROSS == 1 || sizeof(T) == 2; /* ahead; wide items leave it no registers */
     static constexpr int HELD = GROUP * ACROSS; /* elements of x, delta, z, y that a thread handles */
-    static constexpr bool BUSY = work == WHOLE && Shape::ALL_BUSY; /* every thread has channels */
+    static constexpr bool BUSY = work == WHOLE && Shape::HELD > 0; /* every thread has channels */
 
     const rl_s6_args &args;
     const rl_s6_paces &paces;

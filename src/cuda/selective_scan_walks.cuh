@@ -6,7 +6,7 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
     using Base::decays, Base::load_A;
     using Base::LANES, Base::OWN, Base::args, Base::task, Base::column, Base::lane, Base::own, Base::h, Base::rate;
     static constexpr int STORED = 8; /* steps between stores of y: loads cannot pass them, which saves registers */
-    static constexpr int UNROLLED = sizeof(T) == 2 ? STEPS / STORED : 1; /* of walk_freely */
+    static constexpr int UNROLLED = STEPS / STORED;            /* of walk_freely */
     static constexpr int PART = LANES * (Shape::CHANNELS + 2); /* quads between the parts of y of four steps */
 
     Tiles<Acc, Shape> &tiles;
@@ -106,7 +106,7 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
         const States<Acc, pass == FULL ? 2 *OWN : OWN> bc = *(const decltype(bc) *)row;
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
-            step_fast(walk, k, rough_decay(pair.delta, rate[k]), pair.input * bc.state[k]);
+            step_fast(walk, k, exp2_rough(power_of(pair.delta, rate[k])), pair.input * bc.state[k]);
             if (pass == FULL) sum = fma(bc.state[OWN + k], h[k], sum);
         }
     }
@@ -167,7 +167,8 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
                 for (int k = 0; k < OWN; k++) {
                     const Acc input = pair.input * row[k];
                     if (!tame && k >= own) continue; /* no state: infinities must not meet its zeros */
-                    const Acc decay = accurate ? exponential(pair.delta * a[k]) : rough_decay(pair.delta, rate[k]);
+                    const Acc decay =
+                        accurate ? exponential(pair.delta * a[k]) : exp2_rough(power_of(pair.delta, rate[k]));
                     if (tame)
                         step_fast(walk, k, decay, input);
                     else
@@ -180,24 +181,46 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
         }
     }
 
-    /* The exponent of a rough decay. */
+    /*
+     * The exponent of a rough decay, raised by what exp2_rough is low about 2^-6, where errors last longest of all
+     * that no anchor ends: .43 of 2^-24, of which 2^-25 makes good .34 and still leaves exp2_rough(0) the 1 that it
+     * is.
+     */
     __device__ static Acc power_of(Acc delta, Acc rate)
     {
-        return fma(delta, rate, Acc(0x1p-26));
+        return fma(delta, rate, Acc(0x1p-25));
     }
 
-    /*
-     * walk_tame for the tiles of which the producers do not say that a channel is slow (put_sums): where states soon
-     * fade, so do their errors, and the second recurrence is left out.  (A channel that is not slow keeps its states
-     * as they are in walk_tame too.)  Decays are worked out a step ahead and their exponents two, so that the special
-     * function unit and the multiply-adds always have something to do beside each other.
-     */
-    __device__ void walk_freely(int at)
+    using Row = States<Acc, 2 * OWN>; /* B, then C, of the lane's states */
+
+    /* What walk_freely begins with: asked for before the rest of what a tile begins with, it is there in time. */
+    struct Lead {
+        const TwoSteps<Acc> *pairs;
+        const Acc *row;
+        TwoSteps<Acc> two, next;
+        Row first;
+    };
+    __device__ Lead lead_of(int at) const
     {
         const TwoSteps<Acc> *pairs = &tiles.step[at][0][column];
         const Acc *row = tiles.bc[at][0] + lane * 2 * OWN;
+        return {pairs, row, pairs[0], pairs[Shape::CHANNELS], *(const Row *)row};
+    }
+
+    /*
+     * walk_tame for the tiles in which no channel is slow: where states soon fade, so do their errors, and the second
+     * recurrence is left out.  (A channel that is not slow keeps its states as they are in walk_tame too.)  Decays
+     * are worked out a step ahead, their exponents two and their step sizes four, so that the special function unit
+     * and the multiply-adds always have something to do beside each other; and a row is asked for before the stores
+     * ahead of its use.
+     */
+    __device__ void walk_freely(int at, const Lead &lead)
+    {
+        const TwoSteps<Acc> *pairs = lead.pairs;
+        const Acc *row = lead.row;
         Quad<Acc> *to = &tiles.y[at][0][lane][slot_of(column)];
-        TwoSteps<Acc> two = pairs[0];
+        TwoSteps<Acc> two = lead.two, next = lead.next;
+        Row first = lead.first;
         Acc decay[OWN], power[OWN];
 #pragma unroll
         for (int k = 0; k < OWN; k++) {
@@ -209,25 +232,27 @@ struct Walker : OwnStates<Acc, Shape, pass, work> {
             Acc sum[STORED] = {};
 #pragma unroll
             for (int s = 0; s < STORED; s += 2) {
-                const int after = part + s + 2 < STEPS ? (s + 2) / 2 : 0; /* behind the last any will do */
-                const TwoSteps<Acc> next = pairs[after * Shape::CHANNELS];
+                const int after = part + s + 2 < STEPS ? s + 2 : 0; /* behind the last any will do */
+                const int later = part + s + 4 < STEPS ? s + 4 : 0;
+                const TwoSteps<Acc> last = pairs[later / 2 * Shape::CHANNELS];
+                const Row other = *(const Row *)(row + (s + 1) * 2 * PANEL);
                 Acc second[OWN];
-                States<Acc, 2 *OWN> bc = *(const States<Acc, 2 * OWN> *)(row + s * 2 * PANEL);
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     second[k] = exp2_rough(power[k]);
-                    h[k] = fma(decay[k], h[k], two.pair[0].input * bc.state[k]);
-                    sum[s] = fma(bc.state[OWN + k], h[k], sum[s]);
+                    h[k] = fma(decay[k], h[k], two.pair[0].input * first.state[k]);
+                    sum[s] = fma(first.state[OWN + k], h[k], sum[s]);
                 }
-                bc = *(const States<Acc, 2 * OWN> *)(row + (s + 1) * 2 * PANEL);
+                first = *(const Row *)(row + after * 2 * PANEL);
 #pragma unroll
                 for (int k = 0; k < OWN; k++) {
                     decay[k] = exp2_rough(power_of(next.pair[0].delta, rate[k]));
                     power[k] = power_of(next.pair[1].delta, rate[k]);
-                    h[k] = fma(second[k], h[k], two.pair[1].input * bc.state[k]);
-                    sum[s + 1] = fma(bc.state[OWN + k], h[k], sum[s + 1]);
+                    h[k] = fma(second[k], h[k], two.pair[1].input * other.state[k]);
+                    sum[s + 1] = fma(other.state[OWN + k], h[k], sum[s + 1]);
                 }
                 two = next;
+                next = last;
             }
 #pragma unroll
             for (int s = 0; s < STORED; s += GROUP) put(to + s / GROUP * PART, sum + s);

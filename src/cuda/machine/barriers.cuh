@@ -7,10 +7,13 @@ template <int barrier, int threads> __device__ inline void barrier_meet()
     asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
 }
 
-/* For a number of threads known at run time. */
+/*
+ * For a number of threads known at run time.  The same instruction, which here says that warps may meet it in
+ * different places of the code.
+ */
 template <int barrier> __device__ inline void barrier_meet(int threads)
 {
-    asm volatile("bar.sync %0, %1;" ::"n"(barrier), "r"(threads) : "memory");
+    asm volatile("barrier.sync %0, %1;" ::"n"(barrier), "r"(threads) : "memory");
 }
 
 /* Whether `value` holds for any of the threads. */
