@@ -18,7 +18,7 @@ typedef struct rl_product_flow_args {
 extern "C" {
 #endif
 
-/* False where the weights have no room; RL_FLOW_KERNELS of them take more shared memory than one may have unasked. */
+/* False where there is none for the way, or the weights have no room. */
 bool rl_product_flow_kernel(rl_parts_way way, int64_t inner, int64_t columns, rl_product_kernel_of *kernel);
 
 #ifdef __cplusplus
