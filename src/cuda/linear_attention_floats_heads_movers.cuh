@@ -117,13 +117,12 @@ template <int WHAT> struct Splitters : Head<WHAT> {
     __device__ __forceinline__ float split_b(int turn) const
     {
         char *const from = stage(turn) + Room::B + half * PANEL, *const to = this->parts_of_b(turn);
-        float4 own[8];
         float finite = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) own[i] = *(const float4 *)piece_at(from, row, i);
-#pragma unroll
+#pragma unroll 1
         for (int unit = 0; unit < 4; unit++)
-            finite = split<false>(own[2 * unit], own[2 * unit + 1], piece_at(to, row, half * 4 + unit), PART, finite);
+            finite = split<false>(*(const float4 *)piece_at(from, row, 2 * unit),
+                                  *(const float4 *)piece_at(from, row, 2 * unit + 1),
+                                  piece_at(to, row, half * 4 + unit), PART, finite);
         return finite;
     }
     __device__ __forceinline__ float split_c(int turn) const
@@ -131,13 +130,11 @@ template <int WHAT> struct Splitters : Head<WHAT> {
         const float w = this->record(turn).weight[row];
         const bool mild = this->record(turn).mild;
         char *const from = stage(turn) + Room::C;
-        float4 own[4];
         float finite = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) own[i] = *(const float4 *)piece_at(from, row, half * 4 + i);
-#pragma unroll
+#pragma unroll 1
         for (int i = 0; i < 4; i += 2) {
-            const float4 a = own[i], b = own[i + 1];
+            const float4 a = *(const float4 *)piece_at(from, row, half * 4 + i),
+                         b = *(const float4 *)piece_at(from, row, half * 4 + i + 1);
             const float4 x = {a.x * w, a.y * w, a.z * w, a.w * w}, y = {b.x * w, b.y * w, b.z * w, b.w * w};
             char *const to = short_piece_at(this->parts_of_c(turn), row, half * 2 + i / 2);
             if (mild) {

@@ -33,16 +33,16 @@ __device__ inline void barrier_expect(uint64_t *barrier, uint32_t bytes)
                  : "memory");
 }
 
-/* Waits for the end of the phase of this parity; asleep for up to some milliseconds, rather than asking again. */
+/* Waits for the end of the phase of this parity. */
 __device__ inline void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     asm volatile("{\n\t"
                  ".reg .pred over;\n\t"
                  "again:\n\t"
-                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1, %2;\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t"
                  "@!over bra again;\n\t"
                  "}" ::"r"(shared_address(barrier)),
-                 "r"(parity), "r"(10000000)
+                 "r"(parity)
                  : "memory");
 }
 
