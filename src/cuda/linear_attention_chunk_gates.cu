@@ -51,21 +51,19 @@ struct Gates {
         const float gate = Raw::load(args.gate, course, head, step);
         return is_reset(walk, gate) ? 0 : factor_of(walk, gate);
     }
-    /* Sums over slabs and the warps of the walks. */
+    /* Sums over slabs, and of states those of the warps. */
     __device__ void add_up(int chunk, Two &read, Two &given, Two &pairs, Two &whole, float &across) const
     {
         const int groups =
             walk.keys > RL_CHUNKS_MOST_KEYS / 2 ? 2 : 1; /* slabs of a block, which has one sum of pairs */
         for (int64_t slab = 0; slab < walk.slabs; slab++) {
             const int64_t place = place_of(walk, course, sequence, head * walk.slabs + slab, chunk);
-            for (int warp = 0; warp < WALK_WARPS; warp++) {
-                const float *sums = walk.sums + place * KINDS * KIND + warp * STEPS;
-                read.add(args.read + place * KIND + warp * STEPS, lane);
-                given.add(sums + INNER * KIND, lane);
-                if (slab % groups == 0) pairs.add(sums + PAIRS * KIND, lane);
-                if (walk.wants_whole) whole.add(sums + WHOLE * KIND, lane);
-                across += walk.cross[place * WALK_WARPS + warp];
-            }
+            const float *sums = walk.sums + place * KINDS * STEPS, *cross = walk.cross + place * WALK_WARPS;
+            read.add(args.read + place * STEPS, lane);
+            given.add(sums + INNER * STEPS, lane);
+            if (slab % groups == 0) pairs.add(sums + PAIRS * STEPS, lane);
+            if (walk.wants_whole) whole.add(sums + WHOLE * STEPS, lane);
+            for (int warp = 0; warp < WALK_WARPS; warp++) across += cross[warp];
         }
     }
     __device__ void store(int64_t step, float flow, float whole) const

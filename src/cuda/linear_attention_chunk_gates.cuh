@@ -7,8 +7,8 @@
  *     w_j  = e_j β_j k_j · G v_j                           c   = b_last <G, S>
  *
  * all of them sums over what the slabs of keys hold.  The walk of dq leaves u and every S, rounded to bfloat16; the
- * walk of dk has N, w and c.  A warp leaves the sums over its own rows, and linear_attention_chunk_gates.cu adds up
- * and goes through the steps.  No term is the small difference of large ones.
+ * walk of dk has N, w and c.  A warpgroup leaves the sums over its own rows, and linear_attention_chunk_gates.cu adds
+ * up and goes through the steps.  No term is the small difference of large ones.
  */
 #ifndef RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
 #define RL_CUDA_LINEAR_ATTENTION_CHUNK_GATES_CUH
@@ -84,9 +84,9 @@ struct Pairs {
     }
 };
 
-/* Sums of a chunk and slab, by warp of the walk and step: those of dq's walk have the first kind alone. */
+/* Sums of a chunk and slab, by step: those of dq's walk have the first kind alone. */
 enum Kind { INNER, PAIRS, WHOLE, KINDS };
-constexpr int WALK_WARPS = RL_CHUNKS_WARPS, KIND = WALK_WARPS * STEPS;
+constexpr int WALK_WARPS = RL_CHUNKS_WARPS;
 
 /* Chunks of all sequences lie one after the other; with packed ones a few places stay empty. */
 __device__ inline int64_t place_of(const rl_chunks_args &args, const Course &course, int64_t sequence, int64_t line,

@@ -31,10 +31,10 @@ enum Purpose { ANSWER, ANSWER_AND_STATE, READ_STATES, READ_GRADIENTS, READ_BOTH,
  * warpgroup of its own: the state is shared, if it may meet products; it was read.  Of y that takes V's place: it is
  * out.
  */
-constexpr int MOST_STAGES = 5;  /* of inputs */
-constexpr int TURNS_OF_MIX = 2; /* P of a chunk is made while that of the one before is used */
+constexpr int MOST_STAGES = 5; /* of inputs */
+constexpr int MOST_TURNS = 3;  /* chunks on the mixer's way and their users', at a time */
 struct Signals {
-    uint64_t full[MOST_STAGES], ready[TURNS_OF_MIX], used[TURNS_OF_MIX], shared, taken, stored[TURNS_OF_MIX];
+    uint64_t full[MOST_STAGES], ready[MOST_TURNS], used[MOST_TURNS], shared, taken, stored[MOST_TURNS];
     bool fits[2]; /* by the group that shares */
 };
 
@@ -55,11 +55,13 @@ template <int KEYS, Purpose PURPOSE> struct Layout {
     static constexpr int STATES = BOTH ? GROUPS * PANELS * TILE : 0;
     static constexpr int ROWS = (OWN_ROWS * GROUPS + SECONDS) * TILE;
     static constexpr int MOST = GROUPS > 1 ? SHARED_OF_ONE : SHARED_OF_TWO;
-    static constexpr int REST = STATES + ROWS + TURNS_OF_MIX * MIXES + (int)sizeof(Signals);
+    /* P of a chunk is made while that of the one before is used; sums wait for the next chunk, too. */
+    static constexpr int TURNS = SUMS ? 3 : 2;
+    static constexpr int REST = STATES + ROWS + TURNS * MIXES + (int)sizeof(Signals);
     static constexpr int FIT = (MOST - REST) / STAGE,
                          WANTED = SUMS ? MOST_STAGES : 3; /* sums have little else to do */
     static constexpr int STAGES = FIT < WANTED ? FIT : WANTED;
-    static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS_OF_MIX * MIXES;
+    static constexpr int MIX = STAGES * STAGE, STATE = MIX + TURNS * MIXES;
     static constexpr int ROW = GROUPS > 1 ? STATE + STATES : STATE; /* one group has done with its state by then */
     static constexpr int Y_ROW = ROW + SECONDS * TILE, SIGNALS = STATE + STATES + ROWS, BYTES = STAGES * STAGE + REST;
     static_assert(BYTES <= MOST, "as many blocks as registers are for");
@@ -152,7 +154,7 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
     }
     __device__ __forceinline__ char *mix(int chunk) const
     {
-        return shared + Layout::MIX + (chunk & 1) * Layout::MIXES;
+        return shared + Layout::MIX + turn(chunk) * Layout::MIXES;
     }
     __device__ __forceinline__ Decays &decays(int chunk) const
     {
@@ -178,7 +180,11 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
 
     __device__ __forceinline__ uint32_t phase(int chunk) const
     {
-        return (uint32_t)(chunk - first) / TURNS_OF_MIX & 1;
+        return (uint32_t)(chunk - first) / Layout::TURNS & 1;
+    }
+    __device__ __forceinline__ int turn(int chunk) const
+    {
+        return (chunk - first) % Layout::TURNS;
     }
     /* After a warp's last use of what a signal tells of. */
     __device__ __forceinline__ void arrive(uint64_t *signal) const
@@ -188,15 +194,33 @@ template <int KEYS, Purpose PURPOSE> struct Ground {
     }
 
     /* For the gates' gradients: the chunk's place, by the order of the recurrence itself. */
+    __device__ __forceinline__ int64_t place_of_line(int64_t line, int chunk) const
+    {
+        return place_of(args, course, sequence, line, args.backward ? course.chunks - 1 - chunk : chunk);
+    }
     __device__ __forceinline__ int64_t place(int chunk) const
     {
-        const int64_t line = (int64_t)head * args.slabs + first_value / VALUES;
-        return place_of(args, course, sequence, line, args.backward ? course.chunks - 1 - chunk : chunk);
+        return place_of_line((int64_t)head * args.slabs + first_value / VALUES, chunk);
     }
     __device__ __forceinline__ float *sums_at(int chunk, Kind kind) const
     {
         const int kinds = PURPOSE == READ_STATES ? 1 : KINDS;
-        return args.sums + (place(chunk) * kinds + kind) * KIND + warp() * STEPS;
+        return args.sums + (place(chunk) * kinds + kind) * STEPS;
+    }
+    /* Where the sums of a warpgroup's warps meet: the chunk's table of steps, which the mixer has done with. */
+    __device__ __forceinline__ float *row_sums(int chunk, int of) const
+    {
+        return &decays(chunk).within[0][0][0] + of * WALK_WARPS * STEPS;
+    }
+    __device__ __forceinline__ void add_up_rows(int chunk, int of, Kind kind) const
+    {
+        meet(); /* they are there */
+        if (thread >= STEPS) return;
+        const float *from = row_sums(chunk, of) + thread;
+        float sum = from[0];
+#pragma unroll
+        for (int warp = 1; warp < WALK_WARPS; warp++) sum += from[warp * STEPS];
+        sums_at(chunk, kind)[thread] = sum;
     }
 };
 

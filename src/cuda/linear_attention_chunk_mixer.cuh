@@ -41,7 +41,6 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     using Ground::signals;
     using Ground::stage;
     using Ground::SUMS;
-    using Ground::sums_at;
     using Ground::thread;
     using Ground::value_row;
     using Ground::warp;
@@ -77,6 +76,17 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
                 tile_load(to + Layout::PARTNER + group * TILE, args.partner,
                           HeadTileAt{lane, time, partner_head, row}, full);
         }
+    }
+    /* Into the second-level cache, the states that those who hold others will want of the chunk. */
+    __device__ __forceinline__ void bring_kept_near(int chunk) const
+    {
+        if (!PAIRED) return;
+        const int64_t size = KEYS * VALUES * sizeof(bf16), line = (int64_t)head * args.slabs + first_value / VALUES;
+#pragma unroll
+        for (int group = 0; group < Layout::GROUPS; group++)
+            if (first_value + group * VALUES < args.values)
+                bytes_prefetch((const char *)args.states + this->place_of_line(line + group, chunk) * size,
+                               (uint32_t)size);
     }
     /* Rows of a packed tile that are another sequence's. */
     __device__ __forceinline__ void clear_rows(int chunk) const
@@ -171,10 +181,11 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
     {
         Decays &d = decays(chunk);
         float P[WIDTH / 2], M[WIDTH / 2];
-        if (chunk >= first + TURNS_OF_MIX) {
-            const int used = chunk - TURNS_OF_MIX;
-            barrier_wait(&signals().used[used & 1], phase(used));
+        if (chunk >= first + Layout::TURNS) {
+            const int used = chunk - Layout::TURNS;
+            barrier_wait(&signals().used[this->turn(used)], phase(used));
             if (thread == 0 && !Layout::OVER_V && !SUMS) fill(used + Layout::STAGES);
+            if (thread == 0) bring_kept_near(chunk);
             __syncwarp(); /* the engine is told by registers that a warp's threads share */
         }
         barrier_wait(&signals().full[(chunk - first) % Layout::STAGES],
@@ -195,15 +206,20 @@ template <int KEYS, Purpose PURPOSE> struct Mixer : Ground<KEYS, PURPOSE> {
                 await_steps(P, M);
                 weigh_steps(P, M, pairs, d, chunk, part);
             }
-            if (PAIRED) pairs.sums.store(sums_at(chunk, PAIRS), thread);
+            if (PAIRED) {
+                meet(); /* all have done with the table of steps */
+                pairs.sums.store(this->row_sums(chunk, 0) + warp() * STEPS, thread);
+                this->add_up_rows(chunk, 0, PAIRS);
+                meet(); /* the sums were read: others take their place */
+            }
             shared_publish();
         }
-        arrive(&signals().ready[chunk & 1]);
-        if (SUMS && thread == 0 && chunk >= first + TURNS_OF_MIX) /* others wait for what has come, not for that */
-            fill(chunk - TURNS_OF_MIX + Layout::STAGES);
-        if (Layout::OVER_V && thread == 0 && chunk >= first + TURNS_OF_MIX) {
-            const int used = chunk - TURNS_OF_MIX;
-            barrier_wait(&signals().stored[used & 1], phase(used));
+        arrive(&signals().ready[this->turn(chunk)]);
+        if (SUMS && thread == 0 && chunk >= first + Layout::TURNS) /* others wait for what has come, not for that */
+            fill(chunk - Layout::TURNS + Layout::STAGES);
+        if (Layout::OVER_V && thread == 0 && chunk >= first + Layout::TURNS) {
+            const int used = chunk - Layout::TURNS;
+            barrier_wait(&signals().stored[this->turn(used)], phase(used));
             fill(used + Layout::STAGES);
         }
         __syncwarp();

@@ -112,7 +112,7 @@ template <int KEYS, Purpose PURPOSE> struct Second : Ground<KEYS, PURPOSE> {
     {
         this->forget_places();
         const Decays &d = decays(chunk);
-        barrier_wait(&signals().ready[chunk & 1], phase(chunk));
+        barrier_wait(&signals().ready[this->turn(chunk)], phase(chunk));
         barrier_wait(&signals().shared, (chunk - first) & 1);
         bool fits = wants;
 #pragma unroll
@@ -132,7 +132,7 @@ template <int KEYS, Purpose PURPOSE> struct Second : Ground<KEYS, PURPOSE> {
         } else {
             arrive(&signals().taken);
         }
-        arrive(&signals().used[chunk & 1]);
+        arrive(&signals().used[this->turn(chunk)]);
     }
     __device__ __forceinline__ void run(int from, int begin, int end)
     {

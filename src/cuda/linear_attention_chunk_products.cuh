@@ -177,8 +177,8 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
         for (int away = 16; away > 0; away /= 2) sum += __shfl_xor_sync(ALL, sum, away);
         if (thread % 32 == 0) args.cross[place(chunk) * WALK_WARPS + warp()] = sum * d.carry;
     }
-    /* The partner's rows times Y, summed over the warp's values. */
-    __device__ __forceinline__ void sum_with_partner(const float (&Y)[32], float *to, char *partner, const Decays &d,
+    /* The partner's rows times Y, summed over the warp's values, to be added up over the warps. */
+    __device__ __forceinline__ void sum_with_partner(const float (&Y)[32], int chunk, const Decays &d,
                                                      bool weighs) const
     {
         Columns sums;
@@ -186,7 +186,7 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
 #pragma unroll
         for (int turn = 0; turn < TURNS; turn++) {
             uint32_t words[4];
-            load_values(words, partner, turn);
+            load_values(words, this->partner(chunk), turn);
 #pragma unroll
             for (int k = 0; k < 4; k++) {
                 const int block = turn * 2 + k / 2, at = block * 4 + k % 2 * 2;
@@ -200,7 +200,8 @@ template <int KEYS, Purpose PURPOSE> struct Products : State<KEYS, PURPOSE> {
             sums.at[2 * block] *= factor.x;
             sums.at[2 * block + 1] *= factor.y;
         }
-        sums.store(to, thread);
+        sums.store(this->row_sums(chunk, group) + warp() * STEPS, thread);
+        shared_publish(); /* before the copy engine writes there again */
     }
     /* S as bfloat16 numbers in shared memory, by its values, for the other answer. */
     __device__ __forceinline__ void share_half(const KeySplit &state, int half) const

@@ -37,6 +37,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     static constexpr bool HERE = Products::BOTH && Layout::SECONDS == 0; /* the group makes the other answer, too */
     static constexpr bool SHARES = Layout::SECONDS > 0;
     using Products::add_inputs;
+    using Products::add_up_rows;
     using Products::args;
     using Products::arrive;
     using Products::block_row;
@@ -62,7 +63,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::multiply_state;
     using Products::pair;
     using Products::PAIRED;
-    using Products::partner;
     using Products::phase;
     using Products::recall_kept;
     using Products::S;
@@ -73,7 +73,6 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     using Products::stage;
     using Products::sum_with_partner;
     using Products::SUMS;
-    using Products::sums_at;
     using Products::thread;
     using Products::value_row;
     using Products::weigh_values;
@@ -160,7 +159,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         if (!Layout::OVER_V || chunk == this->first) return;
         if (thread == 0) {
             stores_wait<0>();
-            barrier_arrive(&signals().stored[(chunk - 1) & 1]);
+            barrier_arrive(&signals().stored[this->turn(chunk - 1)]);
         }
         __syncwarp();
     }
@@ -273,7 +272,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             add_inputs(steps, k);
         }
         decay_answers(Y, d);
-        if (GATES) sum_with_partner(Y, sums_at(chunk, INNER), partner(chunk), d, true);
+        if (GATES) sum_with_partner(Y, chunk, d, true);
         if (HERE) other.multiply_state(chunk); /* behind the sums, for registers' sake */
         load_values(V, v);
         hold(Y);
@@ -289,7 +288,12 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         hold(V);
         hold(S);
         hold(Y);
-        if (PAIRED && args.wants_whole) sum_with_partner(Y, sums_at(chunk, WHOLE), partner(chunk), d, false);
+        const bool wants_whole = PAIRED && args.wants_whole;
+        if (wants_whole) {
+            add_up_rows(chunk, group, INNER);
+            meet(); /* they were read */
+            sum_with_partner(Y, chunk, d, false);
+        }
         if (wants_y && can_copy(chunk))
             store_copied(Y, d, chunk);
         else if (wants_y && args.stages_y)
@@ -301,6 +305,7 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
             meet(); /* all have read the state, whose place the rows take */
             if (wants_y) other.store(d, chunk);
         }
+        if (GATES) add_up_rows(chunk, group, wants_whole ? WHOLE : INNER);
     }
     __device__ __forceinline__ void share_state(const KeySplit &low, const KeySplit &high) const
     {
@@ -326,11 +331,11 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
     __device__ __forceinline__ void await(int chunk)
     {
         forget_places();
-        barrier_wait(&signals().ready[chunk & 1], phase(chunk));
+        barrier_wait(&signals().ready[this->turn(chunk)], phase(chunk));
     }
     __device__ __forceinline__ void release(int chunk) const
     {
-        arrive(&signals().used[chunk & 1]);
+        arrive(&signals().used[this->turn(chunk)]);
     }
     __device__ __forceinline__ void run(int chunk, bool wants_y)
     {

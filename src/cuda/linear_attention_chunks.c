@@ -119,19 +119,24 @@ static rill_status launch_kernel(rill_context *context, rl_chunks_args *a, rl_ch
                                 what);
 }
 
+/* Blocks of each line, all of which run at the same time: they begin with what chunks have in common. */
+static int64_t rows_of(const rill_context *context, int64_t lines, int64_t together)
+{
+    return rl_quotient_up((int64_t)rl_cuda_state_of(context)->sms * together, lines);
+}
+
 /* The products of the gates of all chunks. */
 static rill_status launch_decays(rill_context *context, rl_chunks_args *a)
 {
-    const int64_t most = 65535;
-    int64_t places, bytes;
+    int64_t chunks = rl_quotient_up(a->length, RL_CHUNKS_STEPS), lines = a->sequences * a->heads, places, bytes;
     if (__builtin_mul_overflow(rl_chunks_places(a), a->heads, &places) ||
         __builtin_mul_overflow(places, (int64_t)rl_chunks_decays_bytes(), &bytes))
         return rl_fail(context, RILL_OUT_OF_MEMORY, "memory: products of gates take more than 2^63 bytes");
     void *arguments[] = {a};
     rill_status status = rl_workspace_take(context, (size_t)bytes, &a->gates);
     if (status != RILL_OK) return status;
-    return rl_cuda_launch_early(context, rl_chunks_decays_kernel(), a->sequences * a->heads,
-                                rl_least(rl_quotient_up(a->length, RL_CHUNKS_STEPS), most), RL_CHUNKS_STEPS,
+    return rl_cuda_launch_early(context, rl_chunks_decays_kernel(), lines,
+                                rl_least(chunks, rows_of(context, lines, RL_CHUNKS_DECAYS_TOGETHER)), RL_CHUNKS_STEPS,
                                 rl_chunks_decays_bytes(), arguments, "linear_attention: launch of products of gates");
 }
 
@@ -267,8 +272,8 @@ static plan dv_plan(const rl_linear_attention_backward_problem *p)
 static rill_status take_gates(rill_context *context, const rl_linear_attention_backward_problem *p,
                               rl_chunks_args *dq, rl_chunks_args *dk, bool *fits)
 {
-    int64_t places = rl_chunks_places(dq) * dq->slabs * dq->heads, kind = RL_CHUNKS_WARPS * RL_CHUNKS_STEPS;
-    int64_t state = rl_chunks_part(dq->keys) * 2, sums = kind * (int64_t)sizeof(float), bytes;
+    int64_t places = rl_chunks_places(dq) * dq->slabs * dq->heads;
+    int64_t state = rl_chunks_part(dq->keys) * 2, sums = RL_CHUNKS_STEPS * (int64_t)sizeof(float), bytes;
     size_t heads = (size_t)(p->sequences * p->heads) * sizeof(int32_t);
     *fits = !p->reverse && !context->options.reproducible &&
             !__builtin_mul_overflow(places, state + 4 * sums, &bytes) && bytes <= MOST_KEPT;
@@ -289,7 +294,8 @@ static rill_status take_gates(rill_context *context, const rl_linear_attention_b
 static rill_status launch_gates(rill_context *context, const rl_linear_attention_backward_problem *p,
                                 const rl_chunks_args *dq, const rl_chunks_args *dk)
 {
-    const int64_t threads = 128, chunks = rl_quotient_up(p->length, RL_CHUNKS_STEPS), most = 64;
+    const int64_t threads = 128, chunks = rl_quotient_up(p->length, RL_CHUNKS_STEPS);
+    const int64_t lines = p->sequences * p->heads;
     rl_chunks_gates_args args = {
         .walk = *dk,
         .read = dq->sums,
@@ -299,9 +305,10 @@ static rill_status launch_gates(rill_context *context, const rl_linear_attention
         .has_state = p->S_init.data,
     };
     void *arguments[] = {&args};
-    return rl_cuda_launch_early(context, rl_chunks_gates_kernel(), p->sequences * p->heads,
-                                rl_least(rl_quotient_up(chunks, threads / 32), most), (int)threads, 0, arguments,
-                                "linear_attention_backward: launch of gates' gradients");
+    return rl_cuda_launch_early(
+        context, rl_chunks_gates_kernel(), lines,
+        rl_least(rl_quotient_up(chunks, threads / 32), rows_of(context, lines, RL_CHUNKS_GATES_TOGETHER)),
+        (int)threads, 0, arguments, "linear_attention_backward: launch of gates' gradients");
 }
 
 /* Whether the walk of dk can make dv, too: a block has all of the keys, and no gradient of a state is wanted. */

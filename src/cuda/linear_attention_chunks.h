@@ -29,10 +29,12 @@ enum {
     RL_CHUNKS_VALUES = 64,   /* of a warpgroup that holds a state */
     RL_CHUNKS_THREADS = 128, /* of a warpgroup */
     RL_CHUNKS_WARPS = RL_CHUNKS_THREADS / 32,
-    RL_CHUNKS_MOST_KEYS = 128,    /* of a kernel */
-    RL_CHUNKS_TOGETHER = 2,       /* warpgroups with a state on a multiprocessor */
-    RL_CHUNKS_MOST_SEGMENTS = 32, /* parts of time: each block adds up those before its own */
-    RL_CHUNKS_LEAST_LENGTH = 32   /* steps of a sequence, on the average: below it the loop's order is as fast */
+    RL_CHUNKS_MOST_KEYS = 128,      /* of a kernel */
+    RL_CHUNKS_TOGETHER = 2,         /* warpgroups with a state on a multiprocessor */
+    RL_CHUNKS_DECAYS_TOGETHER = 20, /* blocks of a multiprocessor that make products of gates */
+    RL_CHUNKS_GATES_TOGETHER = 10,  /* or their gradients */
+    RL_CHUNKS_MOST_SEGMENTS = 32,   /* parts of time: each block adds up those before its own */
+    RL_CHUNKS_LEAST_LENGTH = 32     /* steps of a sequence, on the average: below it the loop's order is as fast */
 };
 
 /*

@@ -10,6 +10,16 @@ namespace
 
 using namespace attention;
 
+/* Whether the block has anything to do, asked of all its walks at once: one after the other, marks are a long way. */
+__device__ inline bool has_work(const rl_attention_marks &marks, int64_t walks)
+{
+    int mark = marks.parts != nullptr;
+    for (int64_t walk = blockIdx.x + (int64_t)threadIdx.x * gridDim.x; walk < walks && !mark;
+         walk += (int64_t)blockDim.x * gridDim.x)
+        mark = mark_of(marks, walk);
+    return __syncthreads_or(mark);
+}
+
 template <typename N, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     back_kernel(const __grid_constant__ rl_attention_backward_args args)
@@ -18,7 +28,9 @@ __global__ void __launch_bounds__(RL_ATTENTION_BACKWARD_THREADS)
     const rl_attention_inputs &in = args.in;
     let_later_start();
     await_earlier();
-    for (int64_t walk = blockIdx.x; walk < in.sequences * in.heads; walk += gridDim.x) {
+    const int64_t walks = in.sequences * in.heads;
+    if (!has_work(args.marks, walks)) return;
+    for (int64_t walk = blockIdx.x; walk < walks; walk += gridDim.x) {
         const int64_t sequence = walk / in.heads, head = walk - sequence * in.heads;
         const Span span(in, sequence);
         Reach reach;

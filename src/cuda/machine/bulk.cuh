@@ -87,6 +87,12 @@ __device__ inline void bytes_load(void *to, const void *from, uint32_t bytes, ui
                  : "memory");
 }
 
+/* Bytes into the L2 cache, ahead of their load. */
+__device__ inline void bytes_prefetch(const void *from, uint32_t bytes)
+{
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
 __device__ inline void bytes_store(void *to, const void *from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)),

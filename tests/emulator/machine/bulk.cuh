@@ -49,6 +49,9 @@ inline void bytes_load(void *to, const void *from, uint32_t bytes, uint64_t *bar
 {
     emulator::load_bytes(to, from, bytes, barrier);
 }
+inline void bytes_prefetch(const void *, uint32_t)
+{
+}
 inline void bytes_store(void *to, const void *from, uint32_t bytes)
 {
     emulator::store_bytes(to, from, bytes);
