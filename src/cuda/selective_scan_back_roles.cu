@@ -50,7 +50,7 @@ static_assert(TEAMS * sizeof(Room) <= 227 * 1024, "more than a block may have");
 /* Before anyone takes a role: barriers, and each team's first jobs. */
 __device__ inline void begin(const rl_s6_back_args &args, Room *rooms, int team)
 {
-    if (team == TEAMS || threadIdx.x % TEAM >= 32) return;
+    if (team == TEAMS || __shfl_sync(~0u, threadIdx.x / 32, 0) % (TEAM / 32) != 0) return;
     Room &room = rooms[team];
     if (threadIdx.x % TEAM == 0)
         for (int k = 0; k < 2; k++) {
