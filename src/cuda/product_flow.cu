@@ -228,12 +228,12 @@ template <typename Way> __device__ inline void run_block(const rl_product_flow_a
     barrier_publish();
     __syncthreads();
     if (group == GROUPS) {
-        registers_lower<24>();
+        registers_lower<40>();
         const int warp = threadIdx.x / 32 % 4;
         if (warp < GROUPS && threadIdx.x % 32 == 0) bring<Way>(args, warp);
         return;
     }
-    registers_raise<240>();
+    registers_raise<232>();
     fill_slots<Way>(p, chunks);
     Group<Way>(p, group).run();
 }
