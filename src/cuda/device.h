@@ -93,6 +93,18 @@ rill_status rl_cuda_scan(rill_context *context, const rl_scan_problem *problem);
 rill_status rl_cuda_scan_backward(rill_context *context, const rl_scan_backward_problem *problem);
 rill_status rl_cuda_selective_scan(rill_context *context, const rl_selective_scan_problem *problem);
 rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem);
+
+/*
+ * Sums that the scan's gradients leave to who asked for it, where that spares a launch: of dB and dC over `inputs`
+ * dense parts, [parts, rows, 2, states]; of dA, dD and ddelta_bias over sequences.  All without data: it left none.
+ */
+typedef struct rl_cuda_scan_back_left {
+    const void *BC, *A, *D, *bias;
+    int64_t inputs;
+} rl_cuda_scan_back_left;
+rill_status rl_cuda_selective_scan_backward_but_sums(rill_context *context,
+                                                     const rl_selective_scan_backward_problem *problem,
+                                                     rl_cuda_scan_back_left *left);
 rill_status rl_cuda_selective_layer(rill_context *context, const rl_selective_layer_problem *problem);
 rill_status rl_cuda_selective_layer_backward(rill_context *context,
                                              const rl_selective_layer_backward_problem *problem);

@@ -100,6 +100,20 @@ template <typename Acc> struct Block {
         return dtype == (sizeof(Acc) == 4 ? RILL_F32 : RILL_F64);
     }
 
+    /* A thread's lines of a lane that is a sum of parts: all loads are on their way together. */
+    __device__ static void add_up(const rl_little_parts &parts, const Acc *at, int there, int step, Acc *to, int next)
+    {
+        constexpr int EACH = TILE * DEPTH<Acc> / THREADS;
+        Acc sum[EACH] = {};
+#pragma unroll 4
+        for (int part = 0; part < parts.count; part++, at += parts.stride)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+                if (i * step < there) sum[i] += at[i * step * parts.line];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) to[i * next] = sum[i];
+    }
+
     /* Threads go along lanes, which are k, or where the matrix is turned the tile's lines; a thread along lines. */
     __device__ void fetch(int buffer, int which, int k0) const
     {
@@ -112,9 +126,17 @@ template <typename Acc> struct Block {
         const int there = lane < (turned ? tiled : deep) ? min(lines, turned ? deep : tiled) : 0;
         Acc *to = turned ? &factor[lane][first] : &factor[first][lane];
         const int next = step * (turned ? 1 : DEPTH<Acc> + Run<Acc>::COUNT);
+        const rl_little_matrix &matrix = which ? p.b : p.a;
+        const int line0 = (turned ? k0 : tile0) + first, lane0 = (turned ? tile0 : k0) + lane;
         int line = first;
+        if (line < there && matrix.parts.data && lane0 >= matrix.parts.first) {
+            const Acc *at =
+                (const Acc *)matrix.parts.data + line0 * (int64_t)matrix.parts.line + lane0 - matrix.parts.first;
+            add_up(matrix.parts, at, there - line, step, to, next);
+            return;
+        }
         if (line < there) {
-            Cursor cursor(which ? p.b : p.a, (turned ? k0 : tile0) + line, (turned ? tile0 : k0) + lane);
+            Cursor cursor(matrix, line0, lane0);
             if (is_plain(cursor.piece->dtype) && cursor.line + there - line <= cursor.end) {
                 const unsigned char *at = cursor.at; /* all in one piece: copies follow each other at once */
                 const int64_t bytes = step * cursor.line_bytes;
@@ -172,14 +194,18 @@ template <typename Acc> struct Block {
         if (out.piece->data) store_any((void *)out.at, out.piece->dtype, 0, sum);
     }
 
-    __device__ void run()
+    /* `eager`, where inner is not 0: b is fetched before the wait for the kernel ahead. */
+    __device__ void run(bool eager)
     {
         int buffer = 0;
 #pragma unroll 1
         for (int k = -DEPTH<Acc>; k < inner; k += DEPTH<Acc>, buffer ^= 1) {
             const int later = k + DEPTH<Acc>;
 #pragma unroll 1
-            for (int which = 0; which < 2 && later < inner; which++) fetch(buffer ^ 1, which, later);
+            for (int which = 2; which-- > 0 && later < inner;) {
+                if (eager && which == 0) await_earlier();
+                fetch(buffer ^ 1, which, later);
+            }
             close_copies();
             if (k < 0) continue;
             wait_copies<1>();
@@ -202,7 +228,10 @@ template <typename Acc> __device__ void move(const rl_little_move &move, int fir
 #pragma unroll 1
     for (int i = first; i < from.lines * (int)move.lanes; i += stride) {
         const int line = i / (int)move.lanes, lane = i - line * (int)move.lanes;
-        double value = load_any<double>(from.data, from.dtype, line * from.line + lane * from.lane);
+        int64_t at = line * from.line + lane * from.lane;
+        double value = load_any<double>(from.data, from.dtype, at);
+#pragma unroll 4
+        for (int k = 0; k < move.more; k++) value += load_any<double>(from.data, from.dtype, at += move.part);
         if (move.decay) value = -exp(value);
         if (move.factor) {
             const double factor = (double)((const Acc *)move.factor)[i];
@@ -217,17 +246,18 @@ __global__ void __launch_bounds__(THREADS) little_kernel(const __grid_constant__
 {
     __shared__ Chunk<Acc> chunk;
     let_later_start();
-    await_earlier();
+    if (!little.eager) await_earlier();
     int block = (int)blockIdx.x;
 #pragma unroll 1
     for (int i = 0; i < little.products; i++) {
         if (block >= 0 && block < little.product[i].blocks) {
-            Block<Acc>(little.product[i], block, chunk).run();
+            Block<Acc>(little.product[i], block, chunk).run(little.eager);
             return;
         }
         block -= little.product[i].blocks;
     }
     const int stride = (int)(gridDim.x - (blockIdx.x - block)) * THREADS;
+    if (little.eager) await_earlier();
 #pragma unroll 1
     for (int i = 0; i < little.moves; i++) move<Acc>(little.move[i], block * THREADS + (int)threadIdx.x, stride);
 }

@@ -31,9 +31,17 @@ typedef struct rl_little_piece {
     int32_t dtype, lines;
 } rl_little_piece;
 
+/* Lanes of a matrix from `first` on, as a sum of `count` dense matrices, of the type that sums have. */
+typedef struct rl_little_parts {
+    const void *data;
+    int64_t stride; /* from part to part */
+    int32_t first, count, line;
+} rl_little_parts;
+
 /* Pieces one below the other; or one alone, over time: its line l is step l % length of sequence l / length. */
 typedef struct rl_little_matrix {
     rl_little_piece piece[RL_LITTLE_PIECES];
+    rl_little_parts parts; /* without data there are none */
     int64_t batch;
     int32_t length;
 } rl_little_matrix;
@@ -46,11 +54,14 @@ typedef struct rl_little_product {
     int32_t column_blocks, blocks;
 } rl_little_product;
 
-/* to = from, from times the number at its place in `factor` (0 where that is infinite), or -exp(from). */
+/* to = from, or a sum of several, from times the number at its place in `factor` (0 where that is infinite), or
+ * -exp(from). */
 typedef struct rl_little_move {
     rl_little_piece to, from;
     const void *factor; /* dense */
     int64_t lanes;
+    int64_t part; /* from one of several to the next */
+    int32_t more; /* of them behind the first */
     bool decay;
 } rl_little_move;
 
@@ -58,6 +69,7 @@ typedef struct rl_little {
     rl_little_product product[RL_LITTLE_PRODUCTS];
     rl_little_move move[RL_LITTLE_MOVES];
     int32_t products, moves; /* the moves have the blocks behind those of the products */
+    bool eager;              /* the kernel ahead lets this one start behind its own wait, and does not make b */
 } rl_little;
 
 /* Whether a product is little work. */

@@ -19,6 +19,7 @@ enum {
     RL_S6_BACK_SHORT_CHANNELS = 2, /* of a block of short sequences: selective_scan_back_short.cu */
     RL_S6_BACK_SHORT_STATES = 16,  /* at most, there */
     RL_S6_BACK_SHORT_THREADS = 512,
+    RL_S6_BACK_SHORT_MATES = 8,   /* blocks of a cluster, there */
     RL_S6_BACK_SUM_THREADS = 256, /* of a block of the sums */
     RL_S6_BACK_SHARES = 8         /* of a parameter's sum where there are many parts */
 };
@@ -64,6 +65,7 @@ typedef struct rl_s6_back_args {
     bool add_groups;      /* a group's dB and dC lie in one block: written where they belong */
     int32_t form;         /* what the kernels know of the tensors: rl_s6_back_form in s6_back_kernels.h */
     bool needs_outputs;   /* dz is wanted, and with it the sums that y is made of */
+    int32_t mates;        /* blocks of short sequences that add up their dB and dC before they store them, or 1 */
 
     void *kept;        /* [tiles, blocks, panels, 2, threads, 4] Acc: the state before a tile, but for a chunk's
                           first, as the threads hold them (place_of in selective_scan_back.cuh) */
@@ -78,7 +80,7 @@ typedef struct rl_s6_back_args {
     void *A_parts;     /* [pieces, ...] likewise; Acc, as is all that follows */
     void *D_parts;     /* [pieces, channels] */
     void *bias_parts;  /* [pieces, channels] */
-    void *bc_parts;    /* [blocks, rows, 2, states]: the blocks' dB and dC */
+    void *bc_parts;    /* [blocks / mates, rows, 2, states]: the blocks' dB and dC */
     int32_t *again;  /* [pieces, blocks]: tasks that selective_scan_back_walk.cu must do after the cut by roles; NULL:
                         it does them all */
     int64_t pace[9]; /* bytes of a step of the tensors in the order of selective_scan_back_rows.cuh, for the cut by

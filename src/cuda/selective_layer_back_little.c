@@ -50,7 +50,14 @@ static void add_products(const rl_layer_gradients *l, const rl_layer_slab *slab,
     const rill_tensor g = rl_layer_projections_rows(of, slab, l->g, 0, of->first_row, of->columns);
     const rill_tensor own = rl_layer_own_dx(l, slab), dx = rl_layer_part(&p->dx, slab);
     const rill_tensor x = rl_layer_part(&p->x, slab);
-    const rl_little_product inputs = {.a = rl_little_over_time(&g),
+    rl_little_matrix gradients = rl_little_over_time(&g);
+    if (l->left.BC)
+        gradients.parts = (rl_little_parts){.data = l->left.BC,
+                                            .stride = rows * 2 * p->states,
+                                            .first = (int32_t)of->delta_columns,
+                                            .count = (int32_t)l->left.inputs,
+                                            .line = 2 * (int32_t)p->states};
+    const rl_little_product inputs = {.a = gradients,
                                       .b = below_each_other(weights, lines, 3),
                                       .b_turned = true,
                                       .add = rl_little_over_time(&own),
@@ -58,7 +65,7 @@ static void add_products(const rl_layer_gradients *l, const rl_layer_slab *slab,
                                       .rows = rows,
                                       .columns = p->channels,
                                       .inner = of->columns};
-    const rl_little_product sums = {.a = rl_little_over_time(&g),
+    const rl_little_product sums = {.a = gradients,
                                     .a_turned = true,
                                     .b = rl_little_over_time(&x),
                                     .b_turned = true,
@@ -70,14 +77,20 @@ static void add_products(const rl_layer_gradients *l, const rl_layer_slab *slab,
     if (l->weighs) rl_little_add(little, &sums);
 }
 
+/* `parts`: where the scan has left the sum over sequences. */
 static void add_parameter(const rl_layer_gradients *l, rl_little *little, const rill_tensor *to, int64_t first,
-                          const void *factor)
+                          const void *parts, const void *factor)
 {
-    const rill_tensor from = rl_layer_parameter(l, to, l->parameters, first);
+    const rill_tensor from =
+        parts ? rl_layer_parameter(l, to, (void *)parts, 0) : rl_layer_parameter(l, to, l->parameters, first);
+    const int64_t lanes = to->rank == 2 ? to->shape[1] : 1;
+    const rl_selective_layer_backward_problem *p = l->problem;
     const rl_little_move move = {.to = rl_little_piece_of(to),
                                  .from = rl_little_piece_of(&from),
                                  .factor = factor,
-                                 .lanes = to->rank == 2 ? to->shape[1] : 1};
+                                 .lanes = lanes,
+                                 .part = p->channels * lanes,
+                                 .more = parts ? (int32_t)p->sequences - 1 : 0};
     if (to->data) rl_little_add_move(little, &move);
 }
 
@@ -85,12 +98,12 @@ rill_status rl_layer_little_back(const rl_layer_gradients *l, const rl_layer_sla
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const int64_t matrix = p->channels * p->states;
-    rl_little little = {0};
+    rl_little little = {.eager = l->left.A && !l->projections.low_rank};
     rill_status status = l->projects && l->projections.low_rank ? low_back(l, slab) : RILL_OK;
     if (l->projects) add_products(l, slab, &little);
-    add_parameter(l, &little, &p->dA_log, 0, l->projections.A);
-    add_parameter(l, &little, &p->dD, matrix, NULL);
-    add_parameter(l, &little, &p->db_delta, matrix + p->channels, NULL);
+    add_parameter(l, &little, &p->dA_log, 0, l->left.A, l->projections.A);
+    add_parameter(l, &little, &p->dD, matrix, l->left.D, NULL);
+    add_parameter(l, &little, &p->db_delta, matrix + p->channels, l->left.bias, NULL);
     return status == RILL_OK ? rl_cuda_little(l->context, &little, l->projections.accumulated == RILL_F64,
                                               "selective_layer_backward: launch of the last products")
                              : status;

@@ -130,7 +130,7 @@ rill_tensor rl_layer_own_dx(const rl_layer_gradients *l, const rl_layer_slab *sl
     return rl_layer_projections_rows(&l->projections, slab, l->dx, 0, l->problem->channels, l->problem->channels);
 }
 
-static rill_status scan_back(const rl_layer_gradients *l, const rl_layer_slab *slab, int64_t k)
+static rill_status scan_back(rl_layer_gradients *l, const rl_layer_slab *slab, int64_t k)
 {
     const rl_selective_layer_backward_problem *p = l->problem;
     const rl_layer_projections *of = &l->projections;
@@ -172,7 +172,7 @@ static rill_status scan_back(const rl_layer_gradients *l, const rl_layer_slab *s
         .delta_min = p->delta_min,
         .delta_max = p->delta_max,
     };
-    return rl_cuda_selective_scan_backward(l->context, &scan);
+    return rl_cuda_selective_scan_backward_but_sums(l->context, &scan, l->little ? &l->left : NULL);
 }
 
 static rill_status add_parameters(const rl_layer_gradients *l)

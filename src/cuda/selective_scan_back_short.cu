@@ -6,9 +6,12 @@
  *
  * and holds all of time in shared memory.  What runs along time, one warp forward and one back, is two roundings a
  * step; decays before it and sums after it take all warps.  Everything is in the plain loop's own order, so that no
- * value needs another way.  The second kernel sums over blocks and sequences.
+ * value needs another way.  The second kernel sums over blocks and sequences; or blocks come in clusters, which add
+ * up their dB and dC, and the caller's next kernel does the rest.
  */
+#include <machine/cluster.cuh>
 #include <machine/early.cuh>
+#include <machine/held.cuh>
 #include <machine/kernel.cuh>
 
 #include "elements.cuh"
@@ -20,11 +23,13 @@ namespace
 {
 
 constexpr int PAIR = RL_S6_BACK_SHORT_CHANNELS, STATES = RL_S6_BACK_SHORT_STATES, LANES = PAIR * STATES;
-constexpr int THREADS = RL_S6_BACK_SHORT_THREADS, WARPS = THREADS / 32;
+constexpr int THREADS = RL_S6_BACK_SHORT_THREADS, WARPS = THREADS / 32, MATES = RL_S6_BACK_SHORT_MATES;
 template <typename Acc>
 constexpr int AHEAD_OF = sizeof(Acc) == 4 ? 8 : 4; /* steps whose numbers are loaded together */
 
 #include "selective_scan_back_short_room.cuh"
+
+#include "selective_scan_back_short_inputs.cuh"
 
 /* `floats`: all tensors by time are float32. */
 template <typename Acc, bool floats> struct Short {
@@ -232,23 +237,6 @@ template <typename Acc, bool floats> struct Short {
             store_any(args.dh_init.data, args.dh_init.dtype, place_in(args.dh_init), G);
     }
 
-    /* Over the lanes of a channel. */
-    __device__ static Acc sum_states(Acc value)
-    {
-#pragma unroll
-        for (int half = STATES / 2; half > 0; half /= 2) value += __shfl_xor_sync(~0u, value, half);
-        return value;
-    }
-
-    /* The pair's dB in the lanes of its first channel, dC in those of the second. */
-    __device__ void share_inputs(int t, Acc dB, Acc dC) const
-    {
-        const Acc other = __shfl_xor_sync(~0u, own ? dB : dC, STATES), sum = own ? other + dC : dB + other;
-        const int64_t time = args.scan.reverse ? piece.row - t : piece.row + t, states = args.scan.states;
-        const int64_t row = block * args.rows + piece.batch * args.scan.length + time;
-        if (state < states) ((Acc *)args.bc_parts)[(row * 2 + own) * states + state] = sum;
-    }
-
     /* All sums over states and over the pair; leaves the warp's part of dA. */
     __device__ void sum_steps() const
     {
@@ -274,7 +262,7 @@ template <typename Acc, bool floats> struct Short {
             if (args.needs_outputs) along.output = sum_states(along.output);
             if (state == 0) room.along[t * PAIR + own] = along;
             if (args.bc_parts)
-                share_inputs(t, exists ? G * step.input : Acc(0), exists && has_dy ? step.du * h : Acc(0));
+                share_inputs(*this, t, exists ? G * step.input : Acc(0), exists && has_dy ? step.du * h : Acc(0));
         }
         room.shares[warp * LANES + lane] = dA;
     }
@@ -349,6 +337,7 @@ template <typename Acc, bool floats> struct Short {
     __device__ void run()
     {
         await_earlier();
+        let_later_start(); /* which may count on what this kernel has waited for */
         load_constants();
         prepare();
         a = finite_range(a);
@@ -359,8 +348,9 @@ template <typename Acc, bool floats> struct Short {
         if (warp == 1) run_back();
         __syncthreads(); /* states and gradients are there */
         sum_steps();
-        __syncthreads(); /* their sums are */
+        meet_mates<Acc>(*this); /* their sums are */
         finish();
+        leave_mates(*this);
         if (piece.empty && warp == 0 && exists && args.dh_init.data)
             hand_on_gradient<Acc>(args, place_in(args.dh_init), place_in(args.dh_final));
     }
@@ -369,7 +359,6 @@ template <typename Acc, bool floats> struct Short {
 template <typename Acc, bool floats>
 __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_constant__ rl_s6_back_args args)
 {
-    let_later_start();
     for (int64_t task = blockIdx.x; task < args.scan.tasks; task += gridDim.x) {
         Short<Acc, floats>(args, Room<Acc>(dynamic_shared, args.scan.length), task).run();
         __syncthreads(); /* before the next task takes the room */

@@ -167,7 +167,8 @@ static rill_status take_short_scratch(rill_context *context, rl_s6_back_args *ar
 {
     const rl_s6_args *scan = &args->scan;
     const size_t element = (size_t)element_of(args), vectors = (size_t)(scan->sequences * scan->channels);
-    const size_t inputs = args->dB.data || args->dC.data ? (size_t)(scan->blocks * args->rows * 2 * scan->states) : 0;
+    const int64_t parts = args->dB.data || args->dC.data ? scan->blocks / args->mates : 0;
+    const size_t inputs = (size_t)(parts * args->rows * 2 * scan->states);
     rill_status status = rl_workspace_take(context, vectors * (size_t)scan->states * element, &args->A_parts);
     if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->D_parts);
     if (status == RILL_OK) status = rl_workspace_take(context, vectors * element, &args->bias_parts);
@@ -175,25 +176,51 @@ static rill_status take_short_scratch(rill_context *context, rl_s6_back_args *ar
     return status;
 }
 
-static rill_status run_short(rill_context *context, rl_s6_back_args *args)
+/* Clusters are of blocks of one sequence and group; they pay only where they spare the second kernel. */
+static bool has_mates(const rill_context *context, const rl_s6_args *scan)
+{
+    return rl_cuda_state_of(context)->multiplies && scan->blocks_per_group % RL_S6_BACK_SHORT_MATES == 0;
+}
+
+static rill_status launch_short(rill_context *context, rl_s6_back_args *args)
+{
+    static const char what[] = "selective_scan_backward: launch of short ones";
+    const rl_s6_args *scan = &args->scan;
+    const bool f64 = is_f64(args);
+    const void *kernel = rl_s6_back_short_kernel(f64, rl_s6_back_all_of_type(args, RILL_F32));
+    const size_t shared = rl_s6_back_short_shared(f64, scan->length);
+    void *arguments[] = {args};
+    if (args->mates > 1 && scan->tasks > 0)
+        return rl_cuda_launch_clusters(context, kernel, scan->tasks / args->mates, (unsigned)args->mates,
+                                       RL_S6_BACK_SHORT_THREADS, shared, arguments, what);
+    return launch(context, args, kernel, scan->tasks, RL_S6_BACK_SHORT_THREADS, shared, what);
+}
+
+static rill_status run_short(rill_context *context, rl_s6_back_args *args, rl_cuda_scan_back_left *left)
 {
     rl_s6_args *scan = &args->scan;
-    const bool f64 = is_f64(args);
     const int threads = 128;
+    const bool inputs = args->dB.data || args->dC.data;
     scan->chunks = 1;
     scan->blocks_per_group = rl_s6_ceil(scan->group_channels, RL_S6_BACK_SHORT_CHANNELS);
     scan->blocks = scan->blocks_per_group * args->groups;
     scan->tasks = scan->sequences * scan->blocks;
+    args->mates = left && inputs && has_mates(context, scan) ? RL_S6_BACK_SHORT_MATES : 1;
     rill_status status = take_short_scratch(context, args);
-    if (status == RILL_OK)
-        status = launch(context, args, rl_s6_back_short_kernel(f64, rl_s6_back_all_of_type(args, RILL_F32)),
-                        scan->tasks, RL_S6_BACK_SHORT_THREADS, rl_s6_back_short_shared(f64, scan->length),
-                        "selective_scan_backward: launch of short ones");
+    if (status == RILL_OK) status = launch_short(context, args);
+    if (left && (!inputs || args->mates > 1)) {
+        *left = (rl_cuda_scan_back_left){.BC = args->bc_parts,
+                                         .A = args->A_parts,
+                                         .D = args->D_parts,
+                                         .bias = args->bias_parts,
+                                         .inputs = scan->blocks / args->mates};
+        return status;
+    }
     const int64_t numbers =
         (args->bc_parts ? args->groups * args->rows * 2 * scan->states : 0) + scan->channels * (scan->states + 2);
     if (status == RILL_OK)
-        status = launch(context, args, rl_s6_back_short_sums_kernel(f64), rl_s6_ceil(numbers, threads), threads, 0,
-                        "selective_scan_backward: launch of the sums of short ones");
+        status = launch(context, args, rl_s6_back_short_sums_kernel(is_f64(args)), rl_s6_ceil(numbers, threads),
+                        threads, 0, "selective_scan_backward: launch of the sums of short ones");
     return status;
 }
 
@@ -296,11 +323,18 @@ static rill_status run_long(rill_context *context, rl_s6_back_args *args)
     return status;
 }
 
-rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem)
+rill_status rl_cuda_selective_scan_backward_but_sums(rill_context *context,
+                                                     const rl_selective_scan_backward_problem *problem,
+                                                     rl_cuda_scan_back_left *left)
 {
     rl_s6_back_args args = rl_s6_back_resolve(problem);
     rl_cuda_scope scope = rl_cuda_enter(context);
-    rill_status status = is_short(context, &args) ? run_short(context, &args) : run_long(context, &args);
+    rill_status status = is_short(context, &args) ? run_short(context, &args, left) : run_long(context, &args);
     rl_cuda_leave(context, &scope);
     return status;
+}
+
+rill_status rl_cuda_selective_scan_backward(rill_context *context, const rl_selective_scan_backward_problem *problem)
+{
+    return rl_cuda_selective_scan_backward_but_sums(context, problem, NULL);
 }

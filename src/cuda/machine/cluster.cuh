@@ -34,6 +34,19 @@ __device__ inline MateAddress mate_address(const void *own, int rank)
     return mate;
 }
 
+__device__ inline float mate_load(MateAddress from, float)
+{
+    float value;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(from.at) : "memory");
+    return value;
+}
+__device__ inline double mate_load(MateAddress from, double)
+{
+    double value;
+    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(value) : "r"(from.at) : "memory");
+    return value;
+}
+
 /*
  * Sends a number, or four aligned to 16 bytes, `offset` bytes behind `to`; `barrier`, of the same block, counts the
  * bytes as those of a copy.

@@ -32,6 +32,10 @@ inline MateAddress mate_address(const void *own, int rank)
 {
     return {rank, (size_t)((const char *)own - emulator::self->block->shared)};
 }
+template <typename T> T mate_load(MateAddress from, T)
+{
+    return *(const T *)from.at();
+}
 inline void mate_send(MateAddress to, int offset, float4 value, MateAddress barrier)
 {
     *(float4 *)(to.at() + offset) = value;
