@@ -14,7 +14,6 @@
  * mixer's (linear_attention_chunk_mixer.cuh), which is a chunk ahead.  P is rounded to bfloat16 on the way; S to two
  * such numbers, whose products are added, but to one where gates' gradients are wanted; Vᵀ e w to one, but to two
  * where the state is given out.  With dv the walk of dk answers once more (linear_attention_chunk_other.cuh).
- *
  * Where products may not be used, for the gates' sake (linear_attention_chunk_decays.cuh) or because numbers are so
  * large, or not finite, that a sum could overflow, the chunk is run step by step in the loop's own order.
  */
@@ -286,7 +285,8 @@ template <int KEYS, Purpose PURPOSE> struct Walk : Products<KEYS, PURPOSE> {
         hold(V);
         hold(S);
         hold(Y);
-        if (PAIRED && args.wants_whole) {
+        const bool wants_whole = PAIRED && args.wants_whole;
+        if (wants_whole) {
             add_up_rows(chunk, group, INNER);
             meet(); /* they were read */
             sum_with_partner(Y, chunk, d, false);
