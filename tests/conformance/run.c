@@ -198,3 +198,21 @@ bool check_case(rill_context *context, const venue *on, const test_case *c, cons
         if (p.buffers[i].memory) buffer_free(&p.buffers[i]);
     return good;
 }
+
+bool check_everywhere(const judges *j, const char *only, const test_case *c, int *tested)
+{
+    judged right;
+    bool good = judge_case(j, c, &right);
+    for (const venue *t = venue_table; t->name && good; t++) {
+        rill_context *context = venue_selected(t, only) ? venue_open(t, c->threads, c->reproducible) : NULL;
+        if (!context) continue;
+        ++*tested;
+        good = check_case(context, t, c, &right);
+        rill_context_destroy(context);
+        if (good) continue;
+        printf("FAILED on %s: ", t->name);
+        case_print(c);
+    }
+    judged_free(&right);
+    return good;
+}

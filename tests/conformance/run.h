@@ -41,4 +41,7 @@ double case_tolerance(const test_case *c, int output);
 /* Puts the case on a target, with guards, and judges all of it.  A failure prints its reason. */
 bool check_case(rill_context *context, const venue *on, const test_case *c, const judged *right);
 
+/* The same on each target that `only` names or, NULL, on all, up to the first failure; counts them into *tested. */
+bool check_everywhere(const judges *j, const char *only, const test_case *c, int *tested);
+
 #endif

@@ -34,25 +34,6 @@ static test_case draw(uint64_t seed, int size, rill_dtype type, int number)
     return c;
 }
 
-static int judge(const judges *j, const law_words *given, const test_case *c, int *tested)
-{
-    judged right;
-    int failed = !judge_case(j, c, &right);
-    for (const venue *t = venue_table; t->name && !failed; t++) {
-        rill_context *context = venue_selected(t, given->only) ? venue_open(t, c->threads, false) : NULL;
-        if (!context) continue;
-        ++*tested;
-        if (!check_case(context, t, c, &right)) {
-            printf("FAILED on %s: ", t->name);
-            case_print(c);
-            failed = 1;
-        }
-        rill_context_destroy(context);
-    }
-    judged_free(&right);
-    return failed;
-}
-
 int main(int count, char **words)
 {
     static const rill_dtype types[TYPES] = {RILL_F32, RILL_BF16, RILL_F16};
@@ -61,7 +42,7 @@ int main(int count, char **words)
     int failed = 0, tested = 0;
     for (int k = 0; k < SIZES * TYPES * DRAWS; k++) {
         const test_case c = draw(given.seed, k % SIZES, types[k / SIZES % TYPES], k / SIZES / TYPES);
-        failed += judge(&j, &given, &c, &tested);
+        failed += !check_everywhere(&j, given.only, &c, &tested);
     }
     judges_close(&j);
     printf("%d calls, %d failed\n", tested, failed);
