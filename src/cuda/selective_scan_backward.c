@@ -55,8 +55,8 @@ static bool has_roles(rill_context *context, rl_s6_back_args *args)
     const size_t shared = rl_s6_back_roles_shared();
     if (shared == 0 || shared > rl_cuda_state_of(context)->most_shared) return false;
     if (args->form < RL_S6_BACK_NEAT_F32) return false;
-    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data || !args->dy.data)
-        return false;
+    if (args->whole || args->clamps || !scan->softplus || scan->offsets || scan->z.data) return false;
+    if (!args->dy.data || !args->dx.data || !args->ddelta.data) return false; /* which it reads and writes unasked */
     return scan->block_channels == RL_S6_BACK_CHANNELS && last_steps(scan) > RL_S6_BACK_LEAST &&
            is_float_state(&scan->h_init) && is_float_state(&args->dh_final) && is_float_state(&args->dh_init) &&
            find_paces(args);
