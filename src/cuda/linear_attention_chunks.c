@@ -1,15 +1,14 @@
 /* The launcher of linear attention by chunks: says which problems the kernels take, makes walks of them, launches. */
 #include "linear_attention_chunks.h"
 
-#include <cudaTypedefs.h>
-
 #include "counts.h"
+#include "linear_attention_copies.h"
 #include "linear_attention_launch.h"
 #include "linear_attention_views.h"
 
 enum {
     ALIGNMENT = 16,  /* of the copy engine, and of y's rows, in bytes */
-    WIDE = 64,       /* numbers in a row of a tile */
+    WIDE = 64,       /* keys of the narrowest kernel, and numbers in a row of a tile */
     LEAST_CHUNKS = 4 /* of a segment of time: it is read twice */
 };
 
@@ -35,23 +34,15 @@ static bool is_copyable(const rill_tensor *t)
            is_copyable_stride(t->stride[1], t->shape[1]) && is_copyable_stride(t->stride[2], t->shape[2]);
 }
 
-/* An axis of one element has no stride; the copy engine wants one that it could take. */
-static cuuint64_t copyable_bytes(const rill_tensor *t, int axis)
-{
-    return t->shape[axis] == 1 ? ALIGNMENT : (cuuint64_t)(t->stride[axis] * 2);
-}
-
 static bool describe(rill_context *context, const rill_tensor *t, CUtensorMap *map)
 {
-    cuuint64_t sizes[] = {(cuuint64_t)t->shape[3], (cuuint64_t)t->shape[1], (cuuint64_t)t->shape[2],
-                          (cuuint64_t)t->shape[0]};
-    cuuint64_t strides[] = {copyable_bytes(t, 1), copyable_bytes(t, 2), copyable_bytes(t, 0)};
-    cuuint32_t box[] = {WIDE, RL_CHUNKS_STEPS, 1, 1}, each[] = {1, 1, 1, 1};
-    PFN_cuTensorMapEncodeTiled_v12000 encode =
-        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, t->data, sizes, strides, box, each,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    const rl_attention_view view = rl_attention_view_of(t, false);
+    const rl_attention_copies copies = {.batch = t->shape[0],
+                                        .length = t->shape[1],
+                                        .heads = t->shape[2],
+                                        .lanes = t->shape[3],
+                                        .steps = RL_CHUNKS_STEPS};
+    return rl_attention_describe(context, &view, &copies, map);
 }
 
 /* Whether 8 neighbours of y are one aligned access of bfloat16 numbers. */

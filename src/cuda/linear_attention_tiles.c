@@ -1,9 +1,8 @@
 /* The launcher of linear attention of bfloat16 data by chunks, all at once: says which problems its kernels take. */
 #include "linear_attention_tiles.h"
 
-#include <cudaTypedefs.h>
-
 #include "counts.h"
+#include "linear_attention_copies.h"
 #include "linear_attention_launch.h"
 
 enum {
@@ -31,24 +30,12 @@ static bool is_storable(const rl_attention_view *view, int64_t lanes)
     return is_movable(view, lanes) && lanes % 8 == 0;
 }
 
-/* An axis of one element has no stride; the copy engine wants one that it could take. */
-static cuuint64_t copyable_bytes(int64_t stride, int64_t size)
-{
-    return size == 1 ? 16 : (cuuint64_t)(stride * 2);
-}
-
 static bool describe(rill_context *context, const rl_attention_inputs *in, const rl_attention_view *view,
                      int64_t heads, int64_t lanes, CUtensorMap *map)
 {
-    cuuint64_t sizes[] = {(cuuint64_t)lanes, (cuuint64_t)in->length, (cuuint64_t)heads, (cuuint64_t)in->sequences};
-    cuuint64_t strides[] = {copyable_bytes(view->step, in->length), copyable_bytes(view->head, heads),
-                            copyable_bytes(view->batch, in->sequences)};
-    cuuint32_t box[] = {RL_TILES_WIDE, RL_TILES_STEPS, 1, 1}, each[] = {1, 1, 1, 1};
-    PFN_cuTensorMapEncodeTiled_v12000 encode =
-        (PFN_cuTensorMapEncodeTiled_v12000)rl_cuda_state_of(context)->encode_tiles;
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, view->data, sizes, strides, box, each,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+    const rl_attention_copies copies = {
+        .batch = in->sequences, .length = in->length, .heads = heads, .lanes = lanes, .steps = RL_TILES_STEPS};
+    return rl_attention_describe(context, view, &copies, map);
 }
 
 static bool is_welcome(const rill_context *context, const rl_attention_inputs *in)

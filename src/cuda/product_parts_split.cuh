@@ -133,20 +133,27 @@ template <typename Way> struct Split {
     }
 };
 
+/* Calls take(split, chunk) for the first `count` of b's chunks, so many of which are on their way at a time. */
+template <typename Way, int TOGETHER, class Take>
+__device__ inline void go_through(const rl_product_args &p, int64_t column0, int count, Take &&take)
+{
+    for (int first = 0; first < count; first += TOGETHER) {
+        Split<Way> split[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < count) split[i].fetch(p, column0, first + i);
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            if (first + i < count) take(split[i], first + i);
+    }
+}
+
 /* The scales of columns, from so many chunks. */
 template <typename Way, int TOGETHER>
 __device__ inline void find_scales(const rl_product_args &p, int64_t column0, int chunks)
 {
     float most[Split<Way>::ITEMS] = {};
-    for (int first = 0; first < chunks; first += TOGETHER) {
-        Split<Way> split[TOGETHER];
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-            if (first + i < chunks) split[i].fetch(p, column0, first + i);
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-            if (first + i < chunks) split[i].measure(most);
-    }
+    go_through<Way, TOGETHER>(p, column0, chunks, [&](const Split<Way> &split, int) { split.measure(most); });
     Split<Way>::put_scales(most);
     __syncwarp(); /* the scales of the warp's own lines, but for their way back, are there */
 }
@@ -157,13 +164,5 @@ __device__ inline void fill_planes(const rl_product_args &p, int64_t column0, in
 {
     constexpr int TOGETHER = Way::SCALES ? 3 : 4; /* on their way at a time */
     if constexpr (Way::SCALES) find_scales<Way, TOGETHER>(p, column0, chunks);
-    for (int first = 0; first < count; first += TOGETHER) {
-        Split<Way> split[TOGETHER];
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-            if (first + i < count) split[i].fetch(p, column0, first + i);
-#pragma unroll
-        for (int i = 0; i < TOGETHER; i++)
-            if (first + i < count) split[i].put(first + i);
-    }
+    go_through<Way, TOGETHER>(p, column0, count, [](const Split<Way> &split, int chunk) { split.put(chunk); });
 }
