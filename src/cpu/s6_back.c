@@ -103,9 +103,11 @@ static bool is_fresh(const line *l, int64_t t)
     return t == 0 && rl_starts_fresh(&l->back->forward, &l->piece.steps);
 }
 
-/* The tile that follows, for its rows to be fetched: see s6.c.  The two first arrays are all that a run forward
- * reads, which makes one of them a slice. */
-static void look_ahead(const line *l, int64_t tile, int64_t i, int64_t most)
+/*
+ * The tile that follows, for its rows to be fetched: see s6.c.  Of the arrays that it reads and writes the first
+ * `wanted` are: a run forward reads two.  The recurrence fetches `most`, what is left the passes before it.
+ */
+static void look_ahead(const line *l, int64_t tile, int64_t i, int wanted, int64_t most)
 {
     const rl_back_piece *p = &l->piece;
     const rl_series *series[RL_BACK_AHEAD] = {&p->steps.x, &p->steps.delta, &p->dy, &p->dx,
@@ -116,7 +118,7 @@ static void look_ahead(const line *l, int64_t tile, int64_t i, int64_t most)
     int at = 0;
     for (int k = 0; k < RL_BACK_AHEAD; k++) own->ahead[k].data = NULL;
     for (int k = 0; k < RL_BACK_PASSES; k++) own->passes[k].data = NULL;
-    for (int k = 0; k < RL_BACK_AHEAD; k++) {
+    for (int k = 0; k < wanted; k++) {
         if (!series[k]->data || series[k]->lane != 1 || t < 0 || t >= p->steps.length) continue;
         if (at == most + RL_BACK_PASSES) return;
         rl_rows *rows = at < most ? &own->ahead[at] : &own->passes[at - most];
@@ -189,7 +191,7 @@ static void run_forward(const line *l, bool keep)
         rl_pack_inputs(&back->forward, &l->piece.steps, rl_back_place(back, l->first), t, rows, l->scratch->bc);
         for (int64_t i = 0; i < l->count; i++) {
             bool inside = i + 1 < l->count;
-            look_ahead(l, inside ? tile : tile + 1, inside ? i + 1 : 0, rl_least(back->forward.slices, 2));
+            look_ahead(l, inside ? tile : tile + 1, inside ? i + 1 : 0, 2, back->forward.slices);
             run_tile(l, t, i, kept_at(l, keep ? tile : 0, i), kept_at(l, keep ? tile + 1 : 0, i));
         }
     }
@@ -283,7 +285,7 @@ static void run_block_back(const line *l, int64_t tile)
     memset(s->dC, 0, (size_t)entries * back->forward.vector_size);
     for (int64_t i = 0; i < l->count; i++) {
         bool inside = i + 1 < l->count;
-        look_ahead(l, inside ? tile : tile - 1, inside ? i : l->count - 1,
+        look_ahead(l, inside ? tile : tile - 1, inside ? i : l->count - 1, RL_BACK_AHEAD,
                    rl_least(2 * back->forward.state_blocks, RL_BACK_AHEAD));
         run_tile_back(l, tile, i == 0 ? l->count - 1 : i - 1);
         if (i > 0 || lanes == back->forward.kernels->lanes) continue;

@@ -57,12 +57,11 @@ typedef struct rl_recurrence {
     const void *A;         /* [states][lanes] */
     const void *A_bound;   /* [blocks][lanes] the largest |A| of each block of states */
     const void *bc;
-    void *h; /* [states][lanes], in and out */
-    void *y; /* [rows][lanes] */
-    const rl_rows
-        *ahead;      /* fetched meanwhile, of what the next tile will read and write; it or its data may be NULL */
-    bool accumulate; /* the first block adds to y instead of writing it */
-    bool fresh;      /* there is no state before the first row: it is not read there, nor is the decay */
+    void *h;              /* [states][lanes], in and out */
+    void *y;              /* [rows][lanes] */
+    const rl_rows *ahead; /* fetched meanwhile: of what the next tile reads or writes; it or its data may be NULL */
+    bool accumulate;      /* the first block adds to y instead of writing it */
+    bool fresh;           /* there is no state before the first row: it is not read there, nor is the decay */
     bool spread;
 } rl_recurrence;
 

@@ -53,7 +53,7 @@ void RL_NAME(rl_take_steps)(const rl_back_tile *tile, rl_rows x_rows, rl_rows de
         size[t] = at_most(at_least(size[t], low), high);
     }
     const rl_rows sizes = {tile->size, RL_VECTOR_BYTES}, inputs = {tile->x, RL_VECTOR_BYTES};
-    const rl_step_rule plain = {.low = -INFINITY, .high = INFINITY, .ahead = tile->passes + 2};
+    const rl_step_rule plain = {.low = -INFINITY, .high = INFINITY, .ahead = tile->passes + 3};
     RL_NAME(rl_prepare_step)(&tile->steps, sizes, inputs, tile->rows, &plain);
 }
 

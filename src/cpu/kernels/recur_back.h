@@ -13,7 +13,7 @@
 #include "kernels.h"
 
 /* Steps of a tile at most: what rl_back_states keeps of a block of states stays in the first-level cache. */
-enum { RL_BACK_ROWS = 32, RL_BACK_AHEAD = 7, RL_BACK_PASSES = 5 };
+enum { RL_BACK_ROWS = 32, RL_BACK_AHEAD = 7, RL_BACK_PASSES = 3 + RL_STEP_FETCHES };
 
 /* The steps, each an array [rows][lanes]. */
 typedef struct rl_back_tile {
